@@ -26,7 +26,8 @@ endif
 PREFIX   ?= /usr/local
 PYTHON   ?= python3
 MAKEFLAGS += --no-builtin-rules
-B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)$(if $(PORTABLE),-portable)$(CROSS:%=-%)
+# VARIANT=NAME builds in a folder of its own, for other values of OPT= and BLAS=: tests/machines/run.sh.
+B        := build$(if $(FUZZ),-fuzz)$(if $(SAN),-san)$(if $(PORTABLE),-portable)$(CROSS:%=-%)$(VARIANT:%=-%)
 Q        := $(if $(V),,@)
 
 , := ,
@@ -64,11 +65,12 @@ SYSTEM_LIBS := -L$(BREW)/opt/openblas/lib -L$(BREW)/opt/libomp/lib -L$(BREW)/lib
 SONAME    = -dynamiclib -Wl$(,)-install_name$(,)@rpath/liborrery.$(ABI).dylib -Wl$(,)-exported_symbol$(,)_orrery_*
 endif
 CORES    := $(shell nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
-# No -ffast-math: NaN must stay NaN.  Contraction to fused multiply-add only makes results more exact.
+# No -ffast-math: NaN must stay NaN.  No fused multiply-adds, which not every processor has: what a run computes outside of its ordinary
+# operations has the same bits on all of them.
 # Position-independent, so that the same objects become the program and the shared library.
 # gcc 11 would warn of fields that an initializer with names leaves out; newer ones do not.
 override CFLAGS += -std=c11 -D_POSIX_C_SOURCE=200809L -I. $(SYSTEM_FLAGS) $(if $(BLAS_INC),-isystem $(BLAS_INC)) $(if $(FUZZ),,$(OPENMP)) -fno-math-errno \
-            -ffp-contract=fast -fPIC -fno-semantic-interposition -Wall -Wextra -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
+            -ffp-contract=off -fPIC -fno-semantic-interposition -Wall -Wextra -Wno-missing-field-initializers -Wstrict-prototypes -Wmissing-prototypes $(if $(CI),-Werror) -MMD -MP
 SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 # Plug-ins call functions of the program that loads them.
@@ -83,7 +85,7 @@ FORMATS  := F32 F64
 # An operation's source includes real.h, and is compiled once per format.
 OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
 # Once more for exact sums, without fused multiply-adds: what ref/exact has itself is left out.
-EXACT_SRC := $(filter-out ref/ops/linear.c,$(filter ref/ops/%,$(OPS_SRC)))
+EXACT_SRC := $(filter-out ref/ops/linear.c ref/ops/attention.c,$(filter ref/ops/%,$(OPS_SRC)))
 REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/browser/% emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
@@ -97,7 +99,7 @@ SETS     := $(sort $(wildcard emulated_devices/device/kernels/sets/*.json))
 CLAIMS   := $(sort $(wildcard golden/published/*.txt))
 PAGE     := emulated_devices/draw/page/page.css $(sort $(wildcard emulated_devices/draw/page/script/*.js))
 DEV_OBJ  := $(DEV_SRC:%.c=$(B)/%.o) $(LESSONS:%.c=$(B)/%.o) $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o $(B)/layouts.o $(B)/claims.o $(B)/page_texts.o $(B)/lessons.o
-OWN_FOLDER := $(or $(SAN),$(CROSS),$(PORTABLE))
+OWN_FOLDER := $(or $(SAN),$(CROSS),$(PORTABLE),$(VARIANT))
 SAN_OBJ  := $(if $(SAN),$(B)/tests/sanitizers.o)
 TESTS    := $(TEST_SRC:%.c=$(B)/%)
 ORRERY   := $(if $(OWN_FOLDER),$(B)/orrery,$(if $(filter judge,$(CUDA)),$(B)/cuda-judge/orrery,orrery))
@@ -117,6 +119,10 @@ run: all
 ## make check-aarch64   the quickest tests in programs for ARM, under qemu, on Debian or Ubuntu of another machine (docs/using/installing.md)
 check-aarch64:
 	$(Q)bash tests/aarch64/run.sh $(FILES)
+
+## make check-machines  the bits of exact sums in programs for several processors, ARM under qemu, and several BLAS (docs/checking/exact.md)
+check-machines:
+	$(Q)bash tests/machines/run.sh $(MACHINES)
 
 ## make check-portable  the quickest tests with what macOS and others have of the system, here
 check-portable:
@@ -177,21 +183,26 @@ faults: DEPS_FOR := faults
 faults: deps
 	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY) $(FAULT_TESTS) $(if $(CUDA_FAULTS),$(OBJECTS_emulated)) $(if $(JUDGE_FAULTS),$(B)/cuda-judge/tests/devices/cuda/test_judge)
 	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/run.sh $(B) $(FAULTS)
+## make faults-modes  which faults are found in ordinary arithmetic, and which with exact sums (FAULTS='loss-*')
+faults-modes: DEPS_FOR := faults
+faults-modes: deps
+	$(Q)$(MAKE) -j$(CORES) --no-print-directory $(ORRERY)
+	$(Q)ORRERY="$(CURDIR)/$(ORRERY)" MPIEXEC="$(MPIEXEC)" bash tests/faults/modes.sh $(B) $(FAULTS)
 FAULT_FILES = $(patsubst %,tests/faults/%.fault,$(or $(FAULTS),*))
 FAULT_TESTS = $(filter $(addprefix %/,$(sort $(shell sed -n 's/^caught by: .*\(test_[a-z0-9_]*\).*/\1/p' $(FAULT_FILES)))),$(TESTS))
 CUDA_FAULTS = $(shell grep -l '^caught by: .*cuda-emulated' $(FAULT_FILES))
 JUDGE_FAULTS = $(shell grep -l '^caught by: test_judge' $(FAULT_FILES))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
-test verify faults: export HOW_REF   = $(CC) $(CFLAGS)
-test verify faults: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
-test verify faults: export HOW_LIBS  = $(LDLIBS)
-test verify faults: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
-test verify faults: export HOW_CUDA  = $(OBJECTS_emulated)
-test verify faults: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
-test verify faults: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
-test verify faults: export HOW_TWICE = $(OPS_SRC)
-test verify faults: export HOW_FORMATS = $(FORMATS)
-test verify faults: export HOW_EXACT = $(EXACT_SRC)
+test verify faults faults-modes: export HOW_REF   = $(CC) $(CFLAGS)
+test verify faults faults-modes: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test verify faults faults-modes: export HOW_LIBS  = $(LDLIBS)
+test verify faults faults-modes: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
+test verify faults faults-modes: export HOW_CUDA  = $(OBJECTS_emulated)
+test verify faults faults-modes: export HOW_JUDGE = $(CXX) $(CXXFLAGS)
+test verify faults faults-modes: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KERNELS:%=$(B)/cuda-judge/%.o) $(HALVES)
+test verify faults faults-modes: export HOW_TWICE = $(OPS_SRC)
+test verify faults faults-modes: export HOW_FORMATS = $(FORMATS)
+test verify faults faults-modes: export HOW_EXACT = $(EXACT_SRC)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz: fuzz-programs
@@ -468,11 +479,10 @@ $(B)/ref/%.$(1).o: ref/%.c $(ALSO)
 	$$(call compile,$$(CC),-DREAL=$(1))
 endef
 $(foreach f,$(FORMATS) X32,$(eval $(call compile_format,$(f))))
-$(B)/ref/ops/%.X32.o: override CFLAGS += -ffp-contract=off
-$(B)/ref/exact/%.o: override CFLAGS += -DREAL=X32 -ffp-contract=off
+# Ordinary operations may fuse products with sums, which only makes them more exact.
+$(foreach f,$(FORMATS),$(eval $(B)/ref/ops/%.$(f).o: override CFLAGS += -ffp-contract=fast))
+$(B)/ref/exact/%.o: override CFLAGS += -DREAL=X32
 
-# An optimizer's step has the same bits on every machine and GPU: each product and each sum is rounded.
-$(B)/ref/optim/%.o: override CFLAGS += -ffp-contract=off
 $(B)/ref/%.o: ref/%.c $(ALSO)
 	$(call compile,$(CC))
 $(B)/%.o: %.c $(ALSO)
@@ -573,5 +583,5 @@ $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
 -include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
-.PHONY: always ready check-aarch64 check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults fuzz fuzz-programs fuzzers docs install uninstall clean help deps
+.PHONY: always ready check-aarch64 check-machines check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults faults-modes fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:

@@ -4,8 +4,8 @@
     python3 golden/exact.py GOLDEN.safetensors FOLDER
 
 The rule is written here once more, from that page alone, in Python's integers: an integer m stands for the sum m 2^-100.
-Every matrix product, gradient of a weight, norm and loss of a GPT-2 or a Llama is computed from the inputs that the run
-has stored.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
+Every matrix product, attention, gradient of a weight, norm and loss of a GPT-2 or a Llama is computed from the inputs
+that the run has stored.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
 used.
 """
 import json
@@ -77,6 +77,17 @@ def weight_gradient(dy, x):
     return total
 
 
+def lane_sums(x):
+    """Sums of rows in fp32: 16 partial sums, then the second half of them is added to the first, and so on."""
+    lanes = np.zeros((len(x), 16), np.float32)
+    for i in range(0, x.shape[1], 16):
+        part = x[:, i:i + 16]
+        lanes[:, :part.shape[1]] += part
+    for half in (8, 4, 2, 1):
+        lanes = lanes[:, :half] + lanes[:, half:]
+    return lanes
+
+
 def row_sums(x, down=0):
     """Exact sums of rows, in fp32; down: terms are added times 2^-down."""
     sums = sums_of(np.ldexp(x.astype(np.float64), -down)).sum(axis=1, keepdims=True)
@@ -103,6 +114,31 @@ def exp(x):
         p = p * r + f(1) / f(divisor)
     p = f(1) + (high + (r * r * p - low))
     return np.ldexp(p, k.astype(np.int32))
+
+
+SLOPE, CUBIC = np.float32(1.5957691216057308), np.float32(0.044715)     # 2 sqrt(2 / pi)
+
+
+def gelu(x):
+    return x / (np.float32(1) + exp(-SLOPE * x * (np.float32(1) + CUBIC * x * x)))
+
+
+def gelu_slope(x):
+    one, x = np.float32(1), np.clip(x, np.float32(-10), np.float32(10))
+    e = exp(-SLOPE * x * (one + CUBIC * x * x))
+    s = one / (one + e)
+    return s + x * s * (s * e) * (SLOPE * (one + np.float32(3) * CUBIC * x * x))
+
+
+def swiglu(x):
+    g, u = np.split(x, 2, axis=1)
+    return g / (np.float32(1) + exp(-g)) * u
+
+
+def swiglu_gradient(dy, x):
+    one, (g, u) = np.float32(1), np.split(x, 2, axis=1)
+    s, rest = one / (one + exp(-g)), one / (one + exp(g))
+    return np.concatenate([dy * u * s * (one + g * rest), dy * (g * s)], axis=1)
 
 
 # ---- the stored run ---------------------------------------------------------------------------------------------------
@@ -192,6 +228,35 @@ class Pass:
         if bias is not None:
             self.hold_gradient(bias, sums_of(dy).sum(axis=0))
 
+    def attention(self, layer, sequences, queries, keys):
+        """The output of attention from queries, keys and values, which may be rotated; and the gradients of these."""
+        before = f"h.{layer}.attn."
+        name = before + ("rotated" if f"{self.before}act/{before}rotated" in self.dump else "qkv")
+        qkv, o, do = (self.get(n) for n in ("act/" + name, f"act/{before}heads", f"grad/{before}heads"))
+        tokens, width = len(qkv) // sequences, qkv.shape[1] // (queries + 2 * keys)
+        output, gradient = np.zeros(o.shape), np.full(qkv.shape, 0, object)
+        at = lambda h: slice(h * width, (h + 1) * width)
+        for b in range(sequences):
+            rows = slice(b * tokens, (b + 1) * tokens)
+            for h in range(queries):
+                k, v = (at(queries + part * keys + h // (queries // keys)) for part in (0, 1))
+                head = Head(qkv[rows, at(h)], qkv[rows, k], qkv[rows, v])
+                output[rows, at(h)] = head.output()
+                for place, sums in zip((at(h), k, v), head.gradients(o[rows, at(h)], do[rows, at(h)])):
+                    gradient[rows, place] += sums
+        self.hold(f"act/{before}heads", round_to(output.astype(np.float32) if self.form == "fp32" else output, self.form))
+        self.hold("grad/" + name, round_all(gradient, self.form))
+
+    def activation(self, layer, gradient):
+        """What a layer's perceptron has between its matrices: gelu, or silu times the other half."""
+        x, gated = self.get(f"act/h.{layer}.mlp.up"), self.get(f"act/h.{layer}.mlp.up").shape != self.get(
+            f"act/h.{layer}.mlp.act").shape
+        if not gradient:
+            return self.hold(f"act/h.{layer}.mlp.act", round_to(swiglu(x) if gated else gelu(x), self.form))
+        dy = self.get(f"grad/h.{layer}.mlp.act")
+        value = swiglu_gradient(dy, x) if gated else dy * gelu_slope(x)
+        return self.hold(f"grad/h.{layer}.mlp.up", round_to(value, self.form))
+
     def loss(self, labels):
         """The loss over the tokens that count, and the gradient of the logits."""
         x, rows = self.get("act/logits"), np.arange(labels.size)
@@ -208,6 +273,49 @@ class Pass:
 
 def round_to(x, form):
     return x if form == "fp32" else round_all(sums_of(x), form)
+
+
+# ---- attention --------------------------------------------------------------------------------------------------------
+
+def weighted(weights, unit, rows, finest):
+    """Sums over j of weight [i, j], a multiple of 2^unit, times row j on its grid."""
+    q, grid = integers(rows, 22, finest)
+    whole = np.frompyfunc(int, 1, 1)(np.rint(np.ldexp(weights.astype(np.float64), -unit)))
+    return whole @ shifted(q, np.broadcast_to(grid[:, None] + unit, q.shape))
+
+
+def dots(x, y):
+    """X Y^T in fp32, terms one after the other."""
+    total = np.zeros((len(x), len(y)), np.float32)
+    for i in range(x.shape[1]):
+        total = total + x[:, i, None] * y[None, :, i]
+    return total
+
+
+class Head:
+    """A query head of one sequence: its scores, and the sums of its output."""
+
+    def __init__(self, q, k, v):
+        self.q, self.k, self.v, seen = q, k, v, np.tri(len(q), dtype=bool)
+        self.scale = np.float32(1 / math.sqrt(q.shape[1]))
+        self.scores = np.where(seen, self.scale * dots(q, k), np.float32(-np.inf))
+        self.top = self.scores.max(axis=1, keepdims=True)
+        weights = np.where(seen, exp(self.scores - self.top), np.float32(0))
+        self.total = weighted(weights, -36, np.ones((len(k), 1), np.float32), -64)
+        self.sums = weighted(weights, -36, v, -64)
+
+    def output(self):
+        to_float = np.frompyfunc(float, 1, 1)
+        return (to_float(self.sums) / to_float(self.total)).astype(np.float64)
+
+    def gradients(self, o, do):
+        """Sums of dq, dk and dv."""
+        total = (self.total[:, 0] / (1 << UNIT)).astype(np.float64).astype(np.float32)
+        lse = self.top + np.array([math.log(t) for t in total], np.float32)[:, None]
+        p = np.where(np.isinf(self.scores), np.float32(0), exp(self.scores - lse))
+        ds = (dots(do, self.v) - lane_sums(do * o)) * p * self.scale
+        ds[0] = 0                                      # the first query sees one key and nothing more
+        return weighted(ds, -64, self.k, -36), weighted(ds.T, -64, self.q, -36), weighted(p.T, -36, do, -64)
 
 
 def scattered(rows, ids, dy):
@@ -241,10 +349,14 @@ def run_pass(one, config, ids, labels):
     products = (("mlp.out", "mlp.act"), ("mlp.up", "ln_2"), ("attn.out", "attn.heads"), ("attn.qkv", "ln_1"))
     stream = lambda i: f"h.{i - 1}.out" if i else "embedding"
     norm = lambda i, gradient, which, x: one.norm(f"h.{i}.{which}", x, *pair(name(i, which)), eps, gradient)
+    queries = config["n_head"] if "n_head" in config else config["num_attention_heads"]
     for i in range(layers):
+        one.attention(i, len(ids), queries, config.get("num_key_value_heads", queries))
         for y, x in reversed(products):
             if x.startswith("ln_"):
                 norm(i, False, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
+            if x == "mlp.act":
+                one.activation(i, False)
             one.forward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
     one.norm("ln_f", stream(layers), *pair(last), eps, False)
     one.forward("logits", "ln_f", output)
@@ -255,6 +367,8 @@ def run_pass(one, config, ids, labels):
     for i in reversed(range(layers)):
         for y, x in products:
             one.backward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+            if x == "mlp.act":
+                one.activation(i, True)
             if x.startswith("ln_"):
                 norm(i, True, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
     if output != embedding:

@@ -20,6 +20,7 @@
     X(ERR_DEVICE,   "a GPU is missing, or cannot be used",         1) \
     X(ERR_DIVERGED, "training came to infinities or NaNs",         1) \
     X(ERR_INTERNAL, "the program's own counts contradict it",      1) \
+    X(ERR_STOPPED,  "somebody has asked it to end",                1) \
     X(ERR_CHECK,    "a comparison did not hold",                   3)
 
 enum error_code {

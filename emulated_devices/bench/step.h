@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { STEP_MOST_RUNS = 1000, STEP_MOST_ROUNDS = 100, STEP_GEMM_SIZE = 2048, STEP_MESHES = 12, STEP_CALLS = 6 };
+enum { STEP_MOST_RUNS = 1000, STEP_MOST_ROUNDS = 100, STEP_GEMM_SIZE = 2048, STEP_MESHES = 13, STEP_CALLS = 6 };
 
 /* This holds what is measured. */
 struct bench_step {
@@ -30,8 +30,10 @@ struct step_calls { bool counted; double of[STEP_CALLS]; };
 
 /* Seconds in each round: of the backend's matrix product, also of a processor, of a step on one device, also on one
  * thread of it, and on each mesh; and the ratios to one device and to the mesh before.  Processor time of a step on
- * each mesh, by another backend, too, and their ratio.  plain, dearer: with exact sums, a step on one device without
- * them, and how many times as long theirs takes.  rounds: that were measured, of a mesh and of the one device. */
+ * each mesh, by another backend, too, and their ratio.  Work: processor time of a step on the one device, and in the
+ * processes of all devices of a mesh together, as a multiple of that.  plain, dearer: with exact sums, a step on one
+ * device without them, and how many times as long theirs takes.  rounds: that were measured, of a mesh and of the one
+ * device. */
 struct step_pace {
     char model[64];                     /* its name */
     double flops, tokens;               /* of a step */
@@ -43,6 +45,7 @@ struct step_pace {
     double meshed[STEP_MESHES][STEP_MOST_ROUNDS], ratio[STEP_MESHES][STEP_MOST_ROUNDS];
     double beside[STEP_MESHES][STEP_MOST_ROUNDS], processor[STEP_MESHES][STEP_MOST_ROUNDS];
     double other[STEP_MESHES][STEP_MOST_ROUNDS], times[STEP_MESHES][STEP_MOST_ROUNDS];
+    double step_processor[STEP_MOST_ROUNDS], work[STEP_MESHES][STEP_MOST_ROUNDS];
     struct step_calls calls[STEP_MESHES];         /* of device 0 in the last step */
 };
 

@@ -19,7 +19,7 @@ enum { MOST_COPIES = 8 };
 
 const struct step_mesh step_meshes[STEP_MESHES] = {
     { 1, 1, 1, "1d", NULL }, { 2, 1, 1, "1d", NULL }, { 1, 2, 1, "1d", NULL }, { 1, 1, 2, "1d", NULL },
-    { 2, 2, 2, "1d", NULL }, { 2, 4, 1, "1d", NULL },
+    { 2, 2, 2, "1d", NULL }, { 2, 1, 4, "1d", NULL }, { 2, 4, 1, "1d", NULL },
     { 1, 8, 1, "1d", NULL }, { 1, 4, 1, "2d", NULL }, { 2, 4, 1, "2d", NULL }, { 1, 8, 1, "3d", NULL },
     { 8, 1, 1, "1d", NULL }, { 8, 1, 1, "1d", "zero3" },
 };
@@ -131,8 +131,21 @@ static struct step_calls read_calls(const cJSON *root)
     return c;
 }
 
-/* These are times of a run's median step: on the clock, and of a processor in the process of device 0. */
-struct timed { double seconds, processor; struct step_calls calls; };
+/* These are times of a run's median step: on the clock, and of a processor in the process of device 0, and in those of
+ * all devices together. */
+struct timed { double seconds, processor, all; struct step_calls calls; };
+
+static enum error_code read_devices(struct timed *timed, const cJSON *root, const char *path, struct error *err)
+{
+    const cJSON *device;
+    enum error_code e = OK;
+    cJSON_ArrayForEach(device, cJSON_GetObjectItemCaseSensitive(root, "devices")) {
+        double seconds = 0;
+        if (!e) e = json_double(device, path, "median_step_processor_seconds", &seconds, err);
+        timed->all += seconds;
+    }
+    return e;
+}
 
 static enum error_code read_timed(struct timed *timed, const char *path, struct error *err)
 {
@@ -140,6 +153,7 @@ static enum error_code read_timed(struct timed *timed, const char *path, struct 
     enum error_code e = json_read(path, &root, err);
     if (!e) e = json_double(root, path, "median_step_seconds", &timed->seconds, err);
     if (!e) e = json_double(root, path, "median_step_processor_seconds", &timed->processor, err);
+    if (!e) e = read_devices(timed, root, path, err);
     timed->calls = read_calls(root);
     cJSON_Delete(root);
     return e;
@@ -182,12 +196,15 @@ static void measure_plain(struct serial *serial, int runs, struct step_pace *ste
 
 static void measure_serial(struct serial *serial, struct gemm *g, int runs, struct step_pace *step_pace, int round)
 {
-    double gemm[STEP_MOST_RUNS], processor[STEP_MOST_RUNS], step[STEP_MOST_RUNS], single[STEP_MOST_RUNS];
+    double gemm[STEP_MOST_RUNS], processor[STEP_MOST_RUNS], step[STEP_MOST_RUNS], single[STEP_MOST_RUNS],
+           work[STEP_MOST_RUNS];
     for (int i = 0; i < runs; i++) {
-        const double used = measure_processor();
+        double used = measure_processor();
         gemm[i] = gemm_seconds(g);
         processor[i] = measure_processor() - used;
+        used = measure_processor();
         step[i] = next_step(serial);
+        work[i] = measure_processor() - used;
         threads_set(1);
         single[i] = next_step(serial);
         threads_set(serial->threads);
@@ -195,6 +212,7 @@ static void measure_serial(struct serial *serial, struct gemm *g, int runs, stru
     step_pace->gemm[round] = measure_median(gemm, runs);
     step_pace->gemm_processor[round] = measure_median(processor, runs);
     step_pace->step[round] = measure_median(step, runs);
+    step_pace->step_processor[round] = measure_median(work, runs);
     step_pace->single[round] = measure_median(single, runs);
     step_pace->slower[round] = step_pace->single[round] / step_pace->step[round];
     measure_plain(serial, runs, step_pace, round);
@@ -234,6 +252,7 @@ static enum error_code measure_mesh(const struct bench_step *step, const char *p
     if (e) return e;
     step_pace->meshed[i][round] = own.seconds, step_pace->ratio[i][round] = own.seconds / step_pace->step[round];
     if (step_meshes[i].data) step_pace->beside[i][round] = own.seconds / step_pace->meshed[i - 1][round];
+    step_pace->work[i][round] = own.all / step_pace->step_processor[round];
     step_pace->processor[i][round] = own.processor, step_pace->other[i][round] = other.processor;
     step_pace->times[i][round] = own.processor / other.processor;
     step_pace->calls[i] = own.calls;

@@ -2,6 +2,7 @@
  * command_check().  ERR_CHECK names the first wrong tensor, and ERR_USAGE a flag that does not fit; other errors are
  * those of reading files. */
 #include "emulated_devices/cli/check_against.h"
+#include "emulated_devices/cli/check_exact.h"
 #include "emulated_devices/cli/check_first.h"
 #include "emulated_devices/cli/check_found.h"
 #include "emulated_devices/cli/check_operations.h"
@@ -37,6 +38,9 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
                   "more than rounding; without GOLDEN only the same bits are the same" },
         { "--first", NULL, OPTION_SWITCH, &options->first,
           .help = "stop behind the first wrong tensor, and print that one alone" },
+        { "--exact", NULL, OPTION_SWITCH, &options->exact,
+          .help = "ACTUAL's sums do not round (--arithmetic exact): hold each operation to the bits that its own "
+                  "inputs give (docs/checking/exact.md)" },
         { "--dtype", "NAME", OPTION_CHOICE, &options->dtype, .choices = formats,
           .help = "number format of the computation; default: the widest format in ACTUAL" },
         { "--sums", "NAME", OPTION_CHOICE, &options->sums, .choices = formats,
@@ -78,6 +82,7 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         "Each later pass is held to one pass's rounding, computed from ACTUAL's own weights before it.\n"
         "The exit status is 0 if all that ACTUAL has is right, 3 if something is\n"
         "wrong or cannot be judged, 1 if a file cannot be used.\n"
+        "With --exact there are no bounds: bits are compared with ==.\n"
         "With --against it is 0 if both dumps are the same within rounding.",
         argc - 2, argv + 2, table, &options->help, err);
 }
@@ -411,6 +416,10 @@ static enum error_code check_two(const struct check_options *options, const stru
 /* Without a golden file the only word is ACTUAL. */
 static enum error_code check_words(struct check_options *options, struct error *err)
 {
+    if (options->exact) {
+        const enum error_code e = check_exact_options(options, err);
+        if (e) return e;
+    }
     if (options->first && options->page)
         return fail(err, ERR_USAGE, "--first does not go with --page, which draws all tensors");
     if (options->against == NULL)
@@ -473,6 +482,13 @@ static enum error_code refuse_actual(const char *path, struct error *err)
     return file_kind_refuse(ERR_FORMAT, path, "what a program has computed", FILE_UNKNOWN, err);
 }
 
+/* Bounds of ordinary sums would call right numbers wrong, and let wrong ones pass. */
+static enum error_code refuse_exact(struct error *err)
+{
+    return fail(err, ERR_FORMAT, "ACTUAL says that its sums do not round, so bounds say nothing: compare bits, orrery "
+                "check --exact GOLDEN ACTUAL (docs/checking/exact.md)");
+}
+
 /* Open ACTUAL and check it.  golden: NULL: the model is not known. */
 static enum error_code check_actual(const struct check_options *options, const struct golden *golden,
                                     struct error *err)
@@ -481,7 +497,9 @@ static enum error_code check_actual(const struct check_options *options, const s
     enum error_code e = options->map ? OK : refuse_actual(options->actual, err);
     if (!e) e = actual_open(&actual, options->actual, options->map, err);
     if (e) return fail_about(err, e, "ACTUAL");
-    e = options->against ? check_two(options, golden, &actual, err) : check_compare(options, golden, &actual, err);
+    if (options->exact) e = check_exact(options, golden, &actual, err);
+    else if (actual.exact && golden) e = refuse_exact(err);
+    else e = options->against ? check_two(options, golden, &actual, err) : check_compare(options, golden, &actual, err);
     actual_close(&actual);
     return e;
 }

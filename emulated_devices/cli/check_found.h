@@ -10,7 +10,7 @@
 struct check_options {
     const char *golden, *actual, *against, *dtype, *sums, *map, *require, *not_recorded, *as, *json, *page;
     int parts;
-    bool fused, stored_norms, stored_states, first, all, help;
+    bool fused, stored_norms, stored_states, first, exact, all, help;
     unsigned required;
     bool watch, go_on;                  /* judge each step as it is written; also those after a wrong one */
     int steps;                          /* the last step to be watched; 0: the golden file's */

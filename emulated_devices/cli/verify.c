@@ -27,7 +27,7 @@ static enum error_code parse_part(struct verify_options *options, struct error *
 static enum error_code verify_parse(struct verify_options *options, int argc, char **argv, bool *help,
                                     struct error *err)
 {
-    const char *families[2 + SCHEME_KINDS] = { NULL };
+    const char *families[3 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     static const char *const arithmetics[] = { "exact", NULL };
     const char *backend = NULL, *arithmetic = NULL;
@@ -66,7 +66,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "device is held to its measured bound, in fp64 also to 1e-12, or where rounding alone may be more\n"
         "to 1e-9; messages, bytes, additions and peak memory equal their formulas. Plans that add in the\n"
         "same order end with the same bits, whatever the schedule and wherever numbers lie. Collectives\n"
-        "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).",
+        "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
+        "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans).",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;

@@ -187,6 +187,8 @@ uint64_t call_key(enum operation op, int P, const struct collective *collective,
         mix_number(&h, collective->nodes.devices);
     mix_number(&h, count);
     mix_cluster(&h, cluster, collective->dtype);
+    /* A program has one list of places, which stays where it is. */
+    auto_mix(&h, &collective->nodes.slot, sizeof collective->nodes.slot);
     if (collective->nodes.member) auto_mix(&h, collective->nodes.member, (size_t)P * sizeof *collective->nodes.member);
     if (collective->counts) auto_mix(&h, collective->counts, (size_t)(p ? p->blocks : P) * sizeof *collective->counts);
     if (p) auto_mix(&h, p->owner, (size_t)p->blocks * sizeof *p->owner), auto_mix(&h, p->held, (size_t)(p->blocks * P));

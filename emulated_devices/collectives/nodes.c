@@ -13,14 +13,15 @@ struct span span_on(const struct cluster *cluster, const int *member, int P)
 {
     struct span s = { .outer = 0 };
     for (int i = 1; i < P; i++) {
-        const int level = link_between(cluster->link, cluster->levels, world_rank(member, 0), world_rank(member, i));
+        const int level = cluster_level(cluster, world_rank(member, 0), world_rank(member, i));
         if (level > s.outer) s.outer = level;
     }
-    s.nodes = (struct nodes){ .member = member, .devices = s.outer > 0 ? cluster->link[s.outer - 1].devices : 0,
+    s.nodes = (struct nodes){ .member = member, .slot = cluster->slot,
+                              .devices = s.outer > 0 ? cluster->link[s.outer - 1].devices : 0,
                               .reduces = cluster->link[s.outer].reduces };
     /* Two members of a node are side by side, and then their nearest link is not that of the group. */
     for (int i = 1; i < P; i++)
-        if (link_between(cluster->link, cluster->levels, world_rank(member, i - 1), world_rank(member, i)) < s.outer)
+        if (cluster_level(cluster, world_rank(member, i - 1), world_rank(member, i)) < s.outer)
             s.nodes.reduces = false;
     return s;
 }
@@ -37,7 +38,8 @@ struct nodes group_nodes(const struct group *group)
 
 static int nodes_node_of(const struct collective *collective, int m)
 {
-    return world_rank(collective->nodes.member, m) / collective->nodes.devices;
+    const int rank = world_rank(collective->nodes.member, m);
+    return (collective->nodes.slot ? collective->nodes.slot[rank] : rank) / collective->nodes.devices;
 }
 
 /* The largest divisor of P not above its root. */

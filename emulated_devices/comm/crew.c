@@ -11,6 +11,7 @@
 
 enum { SAID = 8 };                      /* waiting devices that a report names */
 enum { GROWS_BY = 4 };                  /* a full table of mail */
+enum { STOP_EVERY = 16 };               /* messages: some microseconds */
 
 /* ---- mail -------------------------------------------------------------------------------------------------------- */
 
@@ -76,6 +77,7 @@ struct crew {
     int running, first, last;           /* a device; the queue of those that can run, -1: it is empty */
     crew_fn *run;
     const void *asked;
+    const struct crew_stop *stop;       /* NULL: it runs to its end */
     struct mail **bucket;               /* [buckets] that one side waits for */
     size_t buckets, keys;               /* keys: of mails in them */
     struct mail *unused;
@@ -115,6 +117,16 @@ static void make_void(struct crew *crew, unsigned axes, const char *why)
     /* Waiting devices are woken, and see at their next step that nothing is true any more. */
     for (int i = 0; i < crew->lives; i++)
         if (crew->life[i].waits_over) make_ready(crew, crew->life[i].rank);
+}
+
+/* Ask now and then whether the run shall end.  Nothing of a run that ends early is true. */
+static void look_at_stop(struct crew *crew)
+{
+    const struct crew_stop *const s = crew->stop;
+    if (s == NULL || s->asked == NULL || is_void(crew) || crew->outcome->events % STOP_EVERY != 0) return;
+    if (!s->asked(s->context)) return;
+    make_void(crew, 0, "the run was asked to end");
+    crew->outcome->stopped = true;
 }
 
 /* No device can go on: say who waits for whom, at most SAID lines, and end the process. */
@@ -194,10 +206,11 @@ static void crew_free(struct crew *crew, struct stacks *stacks)
 }
 
 /* Run all devices to their ends.  The error of the lowest rank that has one is the result. */
-static enum error_code run_all(int devices, const struct folding *folding, crew_fn *run, const void *asked,
-                               struct crew_outcome *outcome, struct error *err)
+static enum error_code run_all(int devices, const struct folding *folding, const struct crew_stop *stop, crew_fn *run,
+                               const void *asked, struct crew_outcome *outcome, struct error *err)
 {
-    struct crew c = { .size = devices, .lives = devices, .first = -1, .run = run, .asked = asked, .outcome = outcome };
+    struct crew c = { .size = devices, .lives = devices, .first = -1, .run = run, .asked = asked, .stop = stop,
+                      .outcome = outcome };
     struct stacks stacks = { 0 };
     enum error_code e = OK;
     if (folding && !folding_is_none(folding))
@@ -218,13 +231,13 @@ static enum error_code run_all(int devices, const struct folding *folding, crew_
 enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct error *err)
 {
     struct crew_outcome unread;
-    return run_all(devices, NULL, run, asked, &unread, err);
+    return run_all(devices, NULL, NULL, run, asked, &unread, err);
 }
 
-enum error_code crew_run_folded(const struct folding *folding, crew_fn *run, const void *asked,
-                                struct crew_outcome *outcome, struct error *err)
+enum error_code crew_run_folded(const struct folding *folding, const struct crew_stop *stop, crew_fn *run,
+                                const void *asked, struct crew_outcome *outcome, struct error *err)
 {
-    return run_all(folding->mesh.devices, folding, run, asked, outcome, err);
+    return run_all(folding->mesh.devices, folding, stop, run, asked, outcome, err);
 }
 
 /* ---- finding the other side -------------------------------------------------------------------------------------- */
@@ -380,6 +393,7 @@ static int crew_start(struct exchange *exchange, int peer, void *data, uint64_t 
     struct parcel *p = &c->post->parcel[slot];
     *p = (struct parcel){ { *exchange, *passage, data, peer, side == SENDS }, bytes, NULL, -1 };
     c->post->crew->outcome->events++;
+    look_at_stop(c->post->crew);
     /* After the run has become void messages only need a slot. */
     if (is_void(c->post->crew)) return slot;
     return post(c, p, crew_key_of(c, exchange, peer, side == SENDS)) ? slot : -1;

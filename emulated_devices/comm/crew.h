@@ -27,12 +27,16 @@ typedef enum error_code crew_fn(struct crew *, int rank, const void *asked, stru
 
 enum { CREW_MOST_DEVICES = MESH_MOST_DEVICES };
 
+/* Whether a run shall end before its time: asked every few messages.  NULL: it shall not. */
+struct crew_stop { bool (*asked)(void *context); void *context; };
+
 /* A run took this. */
 struct crew_outcome {
     int lives;                          /* devices that ran */
     uint64_t events, switches;          /* sends and receives; how often one device was left for another */
     char inexact[200];                  /* why the devices cannot be folded so, and nothing of this run is true; empty:
                                          * they can */
+    bool stopped;                       /* inexact, since the run was asked to end */
     unsigned axes;                      /* of the group that found out; 0: none did */
     int apart;                          /* if the group does what no folding along dp allows: the least number of
                                          * devices along dp that must run, so that no two of its members are of a
@@ -48,9 +52,11 @@ struct crew_outcome {
 enum error_code crew_run(int devices, crew_fn *run, const void *asked, struct error *);
 
 /** Do the same of the devices of a mesh, of which those run that stand for all.  If they wait for each other, the
- *  run is `inexact`.  @return as crew_run. */
-enum error_code crew_run_folded(const struct folding *, crew_fn *run, const void *asked, struct crew_outcome *,
-                                struct error *);
+ *  run is `inexact`.
+ *  @param stop  when it shall end early: all devices then come to their ends without messages; may be NULL.
+ *  @return as crew_run. */
+enum error_code crew_run_folded(const struct folding *, const struct crew_stop *stop, crew_fn *run, const void *asked,
+                                struct crew_outcome *, struct error *);
 
 /** In a crew what comm_open is between processes: connect this device with all others.
  *  @return OK, or ERR_MEMORY with nothing to close. */

@@ -6,7 +6,11 @@
 struct folding folding_none(const struct mesh *mesh)
 {
     struct folding f = { .mesh = *mesh };
-    for (enum axis a = 0; a < AXIS_COUNT; a++) f.every[a] = mesh->size[a];
+    int product = 1;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) product *= mesh->size[a];
+    /* Devices of sections of a model are no product of axes: they are a line. */
+    f.mesh.size[DP] *= mesh->devices / product;
+    for (enum axis a = 0; a < AXIS_COUNT; a++) f.every[a] = f.mesh.size[a];
     return f;
 }
 

@@ -35,7 +35,7 @@ enum error_code group_along(struct group *group, struct comm *comm, const struct
             size *= mesh->size[a];
             if (mesh->size[a] > 1) differing |= (int)AXIS_BIT(a);
         }
-    if (mesh->devices != comm->size)
+    if ((mesh->of > 0 ? mesh->of : mesh->devices) != comm->size)
         return fail(err, ERR_PLAN, "a mesh of %d devices does not fit %d processes", mesh->devices, comm->size);
 
     int *member = malloc(sizeof *member * (size_t)size);
@@ -78,7 +78,7 @@ enum error_code group_world(struct group *group, struct comm *comm, struct error
 int group_level(const struct group *group, int member)
 {
     const struct cluster *c = &group->comm->device->clock.cluster;
-    return link_between(c->link, c->levels, group->comm->rank, group->member[member]);
+    return cluster_level(c, group->comm->rank, group->member[member]);
 }
 
 void ledger_messages(struct ledger *ledger, const struct group *group, enum operation op, int peer, uint64_t bytes,

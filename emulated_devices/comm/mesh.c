@@ -45,7 +45,7 @@ enum error_code mesh_make(struct mesh *mesh, const int size[AXIS_COUNT], struct 
     if (size[PP] > MESH_MOST_LISTED)
         return fail(err, ERR_PLAN, "--pp %d: a pipeline has at most %d stages", size[PP], MESH_MOST_LISTED);
     for (enum axis a = 0; a < AXIS_COUNT; a++) mesh->size[a] = size[a];
-    mesh->devices = (int)devices;
+    mesh->devices = (int)devices, mesh->first = mesh->of = 0;
     return OK;
 }
 
@@ -59,7 +59,7 @@ static int stride(const struct mesh *mesh, enum axis axis)
 
 int mesh_coordinate(const struct mesh *mesh, int rank, enum axis axis)
 {
-    return rank / stride(mesh, axis) % mesh->size[axis];
+    return (rank - mesh->first) / stride(mesh, axis) % mesh->size[axis];
 }
 
 int mesh_neighbour(const struct mesh *mesh, int rank, enum axis axis, int coordinate)
@@ -86,7 +86,7 @@ int mesh_members(const struct mesh *mesh, int rank, unsigned axes, int *member)
 
 const char *mesh_describe(const struct mesh *mesh, int rank, char *out, int size)
 {
-    int used = snprintf(out, (size_t)size, "%s", mesh->devices == 1 ? "the only device" : "");
+    int used = snprintf(out, (size_t)size, "%s", mesh->devices == 1 && mesh->of <= 1 ? "the only device" : "");
     const char *between = "";
     for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
         if (mesh->size[a] > 1) {
@@ -94,5 +94,7 @@ const char *mesh_describe(const struct mesh *mesh, int rank, char *out, int size
                              mesh_coordinate(mesh, rank, a));
             between = " ";
         }
+    /* Sections have a mesh each, and one of them may have a single device. */
+    if (used == 0) snprintf(out, (size_t)size, "%s", mesh->devices > 1 ? "in its sections" : "alone");
     return out;
 }

@@ -33,6 +33,9 @@ enum {
 struct mesh {
     int size[AXIS_COUNT];               /* each >= 1 */
     int devices;                        /* their product */
+    int first;                          /* the first device's rank: ranks first .. first + devices - 1 are arranged;
+                                         * 0 but for a section of a model (plan/sections.h) */
+    int of;                             /* devices of the job, of which these are a range; 0: these are all */
 };
 
 const char *axis_name(enum axis);
@@ -43,6 +46,12 @@ const char *axes_describe(unsigned axes, char *out, int size);
 /** A mesh from its sizes. @return OK, or ERR_PLAN if a size is below 1, or a product is
  *  above its bound. */
 enum error_code mesh_make(struct mesh *, const int size[AXIS_COUNT], struct error *);
+
+/** Whether a rank is one of the mesh's. */
+static inline int mesh_has(const struct mesh *mesh, int rank)
+{
+    return rank >= mesh->first && rank < mesh->first + mesh->devices;
+}
 
 /** Where a rank stands on one axis, 0 <= result < size[axis]. */
 int mesh_coordinate(const struct mesh *, int rank, enum axis);

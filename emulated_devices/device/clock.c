@@ -388,7 +388,10 @@ static picoseconds on_the_port(const struct clock *clock, const struct passage *
 }
 
 /* Ranks of a trial are numbered from 0, wherever its devices are on the cluster. */
-static int place_of_rank(const struct clock *clock, int rank) { return clock->places ? clock->places[rank] : rank; }
+static int place_of_rank(const struct clock *clock, int rank)
+{
+    return cluster_slot(&clock->cluster, clock->places ? clock->places[rank] : rank);
+}
 
 /* Both sides of a message compute the same level and the same answer about rendezvous. */
 static struct passage passage(const struct clock *clock, int from, int to, uint64_t bytes)

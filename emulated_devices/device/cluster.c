@@ -506,7 +506,10 @@ struct cluster cluster_without_replay(const struct cluster *cluster)
 /* ---- devices of different speed ---------------------------------------------------------------------------------- */
 
 int cluster_percent(const struct cluster *cluster,
-                    int rank) { return cluster->speeds > 0 ? cluster->percent[rank % cluster->speeds] : 100; }
+                    int rank)
+{
+    return cluster->speeds > 0 ? cluster->percent[cluster_slot(cluster, rank) % cluster->speeds] : 100;
+}
 
 /* A rate of 0 (takes no time) stays 0; any other result is at least 1. */
 static int64_t cluster_part_of(int64_t rate, int percent)

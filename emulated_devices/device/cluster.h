@@ -85,7 +85,7 @@ struct kernels {
 enum { CLUSTER_MOST_SHARED = 8, TORUS_MOST_DIMENSIONS = 4 };
 
 /* A link that several devices share, on the way of messages besides the ports of their devices (network.h).  Who its
- * members are follows from the rank: a unit is `devices` consecutive ranks or, with a stride, every stride-th of
+ * members are follows from the place: a unit is `devices` consecutive places or, with a stride, every stride-th of
  * them. */
 struct shared_link {
     char name[32];                      /* in tables of links and in messages: "network card" */
@@ -148,6 +148,8 @@ struct cluster {
     int shares;                         /* entries of `shared` */
     struct shared_link shared[CLUSTER_MOST_SHARED];     /* links that several devices use together; none: only ports
                                          * limit messages */
+    const int *slot;                    /* [devices of the job] the place in the machine of each rank's device, a
+                                         * permutation; NULL: rank r is at r */
     bool in_order;                      /* messages have shared links in turn, not each a part (network.h) */
     struct contention contention;       /* how messages slow computations of the same device */
     struct overlap overlap;             /* how collectives of other streams slow them */
@@ -201,6 +203,12 @@ static inline int shared_path(int from, int to, int paths)
 /** The time that work takes beside a collective of this name, in percent of its usual time; 100: the same. */
 int64_t cluster_overlap(const struct cluster *, const char *collective);
 
+/** The place of a rank's device in the machine: it decides which links are near, and which rates it has. */
+static inline int cluster_slot(const struct cluster *cluster, int rank)
+{
+    return cluster->slot ? cluster->slot[rank] : rank;
+}
+
 /** How fast this rank's device is, in percent of the description's rates. */
 int cluster_percent(const struct cluster *, int rank);
 
@@ -229,12 +237,18 @@ static inline int link_first_port(const struct link *link, int level)
  *  sender's, around the unit.  As many ports as other devices are a mesh, two are the two directions of a ring. */
 int link_port(const struct link *, int level, int from, int to);
 
-/** The nearest level that two ranks share. */
+/** The nearest level that two places of the machine share. */
 static inline int link_between(const struct link *link, int levels, int a, int b)
 {
     int l = 0;
     while (l < levels - 1 && link[l].devices > 0 && a / link[l].devices != b / link[l].devices) l++;
     return l;
+}
+
+/** The nearest level that the devices of two ranks share. */
+static inline int cluster_level(const struct cluster *cluster, int rank, int other)
+{
+    return link_between(cluster->link, cluster->levels, cluster_slot(cluster, rank), cluster_slot(cluster, other));
 }
 
 #endif

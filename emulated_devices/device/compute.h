@@ -38,11 +38,22 @@ static inline struct op_cost product_cost(enum product_pass pass, int64_t N, int
     return c;
 }
 
-static inline void dev_charge_linear(struct device *device, enum product_pass pass, struct tensor rows, struct tensor W)
+/* With exact sums a product is one of integers in fp64, and a result whose sums are not finished has 16 bytes an
+ * element. */
+static inline void product_exactly(const struct device *device, struct op_cost *cost, struct tensor result)
+{
+    cost->exact = device->exact;
+    if (result.dtype == EXACT)
+        cost->bytes += (double)tensor_count(result) * (double)(dtype_size(EXACT) - dtype_size(device->dtype));
+}
+
+static inline void dev_charge_linear(struct device *device, enum product_pass pass, struct tensor result,
+                                     struct tensor rows, struct tensor W)
 {
     static const char *const what[] = { "linear forward", "linear backward input", "linear backward weight" };
-    device_charge(device, what[pass], product_cost(pass, tensor_rows(rows), tensor_cols(W), tensor_rows(W),
-                                                   device->dtype));
+    struct op_cost cost = product_cost(pass, tensor_rows(rows), tensor_cols(W), tensor_rows(W), device->dtype);
+    product_exactly(device, &cost, result);
+    device_charge(device, what[pass], cost);
 }
 
 /* To another format: Y = X, rounded. */
@@ -75,7 +86,9 @@ static inline void dev_products(struct device *device, enum product_pass pass,
         const int64_t rows = tensor_rows(list[i].Y);
         const struct tensor W = list[i].W;
         if (rows == 0) continue;
-        const struct op_cost one = product_cost(pass, rows, tensor_cols(W), tensor_rows(W), device->dtype);
+        struct op_cost one = product_cost(pass, rows, tensor_cols(W), tensor_rows(W), device->dtype);
+        product_exactly(device, &one, pass == PRODUCT_FORWARD ? list[i].Y : pass == PRODUCT_INPUT ? list[i].X : W);
+        sum.exact = one.exact;
         sum.flops += one.flops, sum.bytes += one.bytes;
         /* Products of a list share their matrix's sizes; their rows, or the terms of a weight's sums, add up. */
         sum.rows = pass == PRODUCT_WEIGHT ? sum.rows + one.rows : sum.rows + rows;
@@ -107,7 +120,7 @@ static inline struct op_cost rotary_cost(struct tensor QKV, struct tensor table,
 
 #define CHARGE(cost) CHARGE_##cost
 #define CHARGE_PASSES(what, X, tensors, flops_each) dev_charge(d, what, X, tensors, flops_each);
-#define CHARGE_PRODUCT(pass, rows, W) dev_charge_linear(d, PRODUCT_##pass, rows, W);
+#define CHARGE_PRODUCT(pass, result, rows, W) dev_charge_linear(d, PRODUCT_##pass, result, rows, W);
 #define CHARGE_COST(what, cost)                                                                                        \
     const enum dtype format = d->dtype;                                                                                \
     (void)format, device_charge(d, what, cost);

@@ -157,9 +157,10 @@ static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, 
 }
 
 /* Operations of products have a shape (rows, columns, depth); others have only sums. */
-picoseconds kernel_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
+picoseconds kernel_time(const struct cluster *cluster, enum dtype format, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
+    const enum dtype dtype = cost.exact ? F64 : format;         /* of the units that compute */
     if (cost.flops == 0 && cost.bytes == 0) return 0;
     /* A part of a collective's kernel, which is running already, goes by the device's rates. */
     if (k->table != NULL && !cost.running) return tabled_time(cluster, dtype, what, cost);

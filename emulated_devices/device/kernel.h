@@ -20,7 +20,8 @@
 #include "emulated_devices/device/cluster.h"
 #include "ref/ops/ops.h"
 
-/** The time of an operation as one kernel: of a matrix product with its shape, if it has one.
+/** The time of an operation as one kernel: of a matrix product with its shape, if it has one; of an exact product
+ *  (op_cost) at the rate of fp64.
  *  @param what  its name in traces. */
 picoseconds kernel_time(const struct cluster *, enum dtype, const char *what, struct op_cost);
 

@@ -166,9 +166,10 @@ static picoseconds latency_of(const struct network *network, int level, int from
     return sum;
 }
 
-/* A way begins with the two ports; struct message_way in network.h says the rest. */
-void network_way(const struct network *network, int from, int to, struct message_way *way)
+/* A way begins with the two ports; struct message_way in network.h says the rest.  All links go by places. */
+void network_way(const struct network *network, int sender, int receiver, struct message_way *way)
 {
+    const int from = cluster_slot(network->cluster, sender), to = cluster_slot(network->cluster, receiver);
     way->count = 0;
     way->level = link_between(network->cluster->link, network->cluster->levels, from, to);
     way->latency = latency_of(network, way->level, from, to);

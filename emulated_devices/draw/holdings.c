@@ -2,6 +2,7 @@
  * notes each device and then draws.  Only holdings_svg can fail, with ERR_FILE. */
 #include "emulated_devices/draw/holdings.h"
 #include "emulated_devices/draw/svg.h"
+#include "emulated_devices/plan/sections.h"
 #include "ref/io/columns.h"
 #include "ref/io/output.h"
 #include <string.h>
@@ -68,10 +69,9 @@ static void note_tokens(struct holding *holding, const struct trainer *trainer)
     intervals_free(&tokens);
 }
 
-void holding_note(struct holding *holding, const struct trainer *trainer)
+/* Note what a device has of one section, or of a plan without sections. */
+static void note_section(struct holding *holding, const struct trainer *trainer)
 {
-    *holding = (struct holding){ .stage = mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, PP) };
-    mesh_describe(&trainer->plan.mesh, trainer->comm->rank, holding->place, sizeof holding->place);
     note_layers(holding, trainer);
     add_range(holding->heads, trainer->tensor.heads.queries);
     note_sequences(holding, trainer);
@@ -80,6 +80,24 @@ void holding_note(struct holding *holding, const struct trainer *trainer)
         add_range(holding->experts, experts_of(&trainer->seams.ep, trainer->seams.ep.rank));
     for (int u = 0; u < trainer->data.units; u++)
         holding->parameters += trainer->data.unit[u].count > 0 ? trainer->data.unit[u].elements : 0;
+}
+
+/* Where a device is: its coordinates in each of its sections, one after another. */
+static void note_place(struct holding *holding, const struct trainer *section)
+{
+    char place[HOLDINGS_TEXT];
+    holdings_add(holding->place, mesh_describe(&section->plan.mesh, section->comm->rank, place, sizeof place));
+}
+
+void holding_note(struct holding *holding, struct trainer *trainer)
+{
+    struct trainer *section;
+    *holding = (struct holding){ .stage = plan_place(&trainer->plan, trainer->comm->rank) };
+    for (int i = 0; (section = trainer_section(trainer, i)) != NULL; i++) {
+        if (!trainer_takes_part(section)) continue;
+        note_place(holding, section);
+        note_section(holding, section);
+    }
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */
@@ -154,7 +172,8 @@ enum { MARGIN = 20, TOP = 50, BOX = 190, GAP = 14, LINE = 18, ACROSS = 8 };
 static struct colour colour_of(const struct holdings *holdings, int device)
 {
     static const int hue[] = { 208, 100, 42, 280, 166, 355, 30, 230 };
-    return (struct colour){ hue[mesh_coordinate(&holdings->plan->mesh, device, DP) % 8], 60, 88 };
+    const struct plan *const plan = plan_of_device(holdings->plan, device);
+    return (struct colour){ hue[mesh_coordinate(&plan->mesh, device, DP) % 8], 60, 88 };
 }
 
 /* Draw one device as a box: number, place, a line for each column in which devices differ, parameters. */
@@ -175,7 +194,10 @@ enum error_code holdings_svg(FILE *to, const void *holdings, struct error *err)
 {
     const struct holdings *a = holdings;
     /* A stage has `each` devices, in rows of at most ACROSS boxes; stages lie below each other. */
-    const int devices = a->plan->mesh.devices, stages = a->plan->mesh.size[PP], each = devices / stages;
+    const int devices = a->plan->mesh.devices, stages = plan_places(a->plan);
+    int each = 1;
+    for (int t = 0; t < stages; t++)
+        if (plan_place_devices(a->plan, t).count > each) each = (int)plan_place_devices(a->plan, t).count;
     const int across = each < ACROSS ? each : ACROSS, down = (each + across - 1) / across;
     int lines = 0, y = TOP;
     /* Every box has the same lines, so all boxes have the same height. */

@@ -22,7 +22,7 @@ struct holding {
 };
 
 /** Note what this device has.  Local; the trainer is open. */
-void holding_note(struct holding *, const struct trainer *);
+void holding_note(struct holding *, struct trainer *);
 
 /* The plan and [devices] what each has, for a picture. */
 struct holdings { const struct plan *plan; const struct holding *of; };

@@ -1,6 +1,7 @@
 /* timeline.c -- gathers the times of a step's actions on rank 0 and draws the pipeline, for the terminal and as SVG.
  * The callers are cli/train and cli/show/schedule.c.  Errors are agreed on by all devices.  The only error of its own
  * is ERR_MEMORY. */
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/schedule.h"
 #include "emulated_devices/draw/svg.h"
@@ -46,7 +47,7 @@ enum error_code timeline_to_file(const char *path, const struct schedule *schedu
 static void timeline_bring(struct trainer *trainer, struct exchange *exchange, int place, struct timing *all)
 {
     /* Rank 0 has its own times already; it receives those of the other places one after another. */
-    const int rank = mesh_neighbour(&trainer->plan.mesh, 0, PP, place), n = trainer->schedule.count[place];
+    const int rank = (int)plan_place_devices(&trainer->plan, place).first, n = trainer->schedule.count[place];
     const uint64_t bytes = (uint64_t)n * sizeof *trainer->times;
     struct error err;
     enum error_code e = OK;

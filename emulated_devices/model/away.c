@@ -8,16 +8,35 @@ enum { STAY = 2 };                      /* the last layers of a stage: backward 
 
 static const struct model_part *layer_of(const struct stage *stage, int l) { return &stage->part[1 + l]; }
 
+/* How many layers may leave: all but the last two. */
+static int most_away(const struct stage *stage) { return stage->layers > STAY ? stage->layers - STAY : 0; }
+
 int away_layers(const struct stage *stage, const struct microbatch *micro)
 {
-    const int most = stage->layers - STAY;
-    if (!stage->plan->offload_activations || most <= 0) return 0;
+    const int most = most_away(stage);
+    if (!stage->plan->offload_activations) return 0;
     return micro->plan.away ? (int)ceil(micro->plan.away[stage->seams->cp.rank] * most - 1e-9) : most;
+}
+
+bool away_is_chosen(int layers, int most, int layer)
+{
+    return layer >= 0 && layer < most && (layer * layers + most - 1) / most < ((layer + 1) * layers + most - 1) / most;
 }
 
 static bool leaves(const struct stage *stage, const struct microbatch *micro, int layer)
 {
-    return layer >= 0 && layer < away_layers(stage, micro);
+    return away_is_chosen(away_layers(stage, micro), most_away(stage), layer);
+}
+
+/* The layer whose copy must have ended when this one's forward pass has; -1: none.  A copy has the time until the next
+ * layer leaves, or the first that never does. */
+static int leaver_before(const struct stage *stage, const struct microbatch *micro, int layer)
+{
+    const int most = most_away(stage);
+    if (layer > most || (layer < most && !leaves(stage, micro, layer))) return -1;
+    int before = layer - 1;
+    while (before >= 0 && !leaves(stage, micro, before)) before--;
+    return before;
 }
 
 /* ---- places on the tier ------------------------------------------------------------------------------------------ */
@@ -47,12 +66,14 @@ static uint64_t away_bytes_of(const struct stage *stage, const struct microbatch
     return sum;
 }
 
+/* The room of those of the first layers that leave. */
 static uint64_t room_of(const struct stage *stage, const struct microbatch *micro, int layers)
 {
     uint64_t sum = 0;
     for (int l = 0; l < layers; l++) {
         const struct model_part *p = layer_of(stage, l);
         const struct seams seams = stage_seams(stage, micro, p);
+        if (!leaves(stage, micro, l)) continue;
         for EACH_MOVED(p, b) sum += tier_room(buffer_bytes(&p->linked.buffer[b], &seams, micro->N));
     }
     return sum;
@@ -64,7 +85,7 @@ static uint64_t place_micros(struct stage *stage)
     uint64_t sum = 0;
     for (int i = 0; i < stage->plan->micros; i++) {
         stage->micro[i].place = sum;
-        sum += room_of(stage, &stage->micro[i], away_layers(stage, &stage->micro[i]));
+        sum += room_of(stage, &stage->micro[i], most_away(stage));
     }
     return sum;
 }
@@ -149,18 +170,20 @@ static enum error_code make_layer(struct stage *stage, struct microbatch *micro,
 
 enum error_code away_after_forward(struct stage *stage, struct microbatch *micro, int layer, struct error *err)
 {
-    /* The copy of the layer before had this layer's forward pass to end in; now its memory is free. */
-    if (leaves(stage, micro, layer - 1)) wait_for(stage, layer - 1), free_layer(stage, micro, layer - 1);
+    /* The copy of the layer that left before had until now to end; now its memory is free. */
+    const int before = leaver_before(stage, micro, layer);
+    if (before >= 0) wait_for(stage, before), free_layer(stage, micro, before);
     return leaves(stage, micro, layer) ? away_move(stage, micro, layer, TO_TIER, err) : OK;
 }
 
 enum error_code away_before_backward(struct stage *stage, struct microbatch *micro, int layer, struct error *err)
 {
+    const int before = leaver_before(stage, micro, layer);
     if (leaves(stage, micro, layer)) wait_for(stage, layer);
-    if (!leaves(stage, micro, layer - 1)) return OK;
-    /* The layer before comes back while this one's backward pass computes. */
-    const enum error_code e = make_layer(stage, micro, layer - 1, err);
-    return e ? e : away_move(stage, micro, layer - 1, FROM_TIER, err);
+    if (before < 0) return OK;
+    /* The layer that left before comes back while this one's backward pass computes, and those of layers between. */
+    const enum error_code e = make_layer(stage, micro, before, err);
+    return e ? e : away_move(stage, micro, before, FROM_TIER, err);
 }
 
 /* ---- by formula -------------------------------------------------------------------------------------------------- */
@@ -168,21 +191,24 @@ enum error_code away_before_backward(struct stage *stage, struct microbatch *mic
 void away_forward_held(const struct stage *stage, int micro, int layer, struct held *held)
 {
     const struct microbatch *m = &stage->micro[micro];
-    if (leaves(stage, m, layer - 1)) held->now -= away_bytes_of(stage, m, layer - 1);
+    const int before = leaver_before(stage, m, layer);
+    if (before >= 0) held->now -= away_bytes_of(stage, m, before);
 }
 
 void away_backward_held(const struct stage *stage, int micro, int layer, struct held *held)
 {
     const struct microbatch *m = &stage->micro[micro];
-    if (leaves(stage, m, layer - 1)) held_more(held, away_bytes_of(stage, m, layer - 1));
+    const int before = leaver_before(stage, m, layer);
+    if (before >= 0) held_more(held, away_bytes_of(stage, m, before));
 }
 
 struct tier_traffic away_moves(const struct stage *stage, int micro)
 {
     const struct microbatch *m = &stage->micro[micro];
     struct tier_traffic t = { 0 };
-    for (int l = 0; leaves(stage, m, l); l++) {
+    for (int l = 0; l < most_away(stage); l++) {
         const struct model_part *p = layer_of(stage, l);
+        if (!leaves(stage, m, l)) continue;
         const struct seams seams = stage_seams(stage, m, p);
         for EACH_MOVED(p, b) {
             const uint64_t bytes = buffer_bytes(&p->linked.buffer[b], &seams, m->N);

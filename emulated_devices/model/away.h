@@ -10,15 +10,20 @@
  *
  * So the device has at most two of these layers at once, and the last two layers of a stage always stay.  What a layer
  * keeps is its input and what recomputation does not drop (link.h).  An attention scheme that plans each batch may let
- * fewer layers leave (context_plan.h).  The numbers are only stored elsewhere: no bit changes.
+ * fewer layers leave (context_plan.h).  Then every second layer or so leaves, and its copy may take as long as the
+ * layers until the next one that leaves.  The numbers are only stored elsewhere: no bit changes.
  */
 #ifndef ORRERY_AWAY_H
 #define ORRERY_AWAY_H
 
 #include "emulated_devices/model/stage.h"
 
-/** How many of the stage's layers leave for a microbatch: the first ones. */
+/** How many of the stage's layers leave for a microbatch. */
 int away_layers(const struct stage *, const struct microbatch *);
+
+/** Whether a layer leaves: of `most` that may, `layers` do, as far apart as possible, beginning with the first.  Then a
+ *  copy has most/layers layers' time to end in.  Pure. */
+bool away_is_chosen(int layers, int most, int layer);
 
 /** Set the places on the tier for the stage's current microbatches; nothing may be in flight.  An open tier grows if it
  *  is too small.  Local.  @return OK, ERR_FILE or ERR_MEMORY. */

@@ -29,8 +29,10 @@ double plan_least_flops(const struct plan *plan)
 enum error_code charged_check_device(const struct device *device, int rank, struct error *err)
 {
     const struct clock *c = &device->clock;
-    const double can = 1e-6 * (double)c->cluster.flop_rate[c->dtype] * (double)c->now;
-    if (c->cluster.flop_rate[c->dtype] == 0 || c->flops * NEARLY <= can) return OK;
+    /* Products with exact sums go by the rate of fp64, which may be the larger one; a rate of 0 takes no time. */
+    const int64_t own = c->cluster.flop_rate[c->dtype], wide = device->exact ? c->cluster.flop_rate[F64] : own;
+    const double can = 1e-6 * (double)(own > wide ? own : wide) * (double)c->now;
+    if (own == 0 || wide == 0 || c->flops * NEARLY <= can) return OK;
     return fail(err, ERR_INTERNAL, "internal error: device %d has computed %.6g operations in a virtual time in which "
                 "it can do %.6g: times are too short", rank, c->flops, can);
 }

@@ -131,21 +131,44 @@ static void collect_show(struct trainer *trainer, struct exchange *exchange, int
     free(piece->data.data);
 }
 
+/* Bring the pieces that one section has, or a plan without sections. */
+static void collect_section(struct trainer *trainer, struct exchange *exchange, const struct param_spec *spec,
+                            int index, enum tensor_kind kind, void (*visit)(void *, const struct piece *),
+                            void *context)
+{
+    const struct parameter *own = trainer_takes_part(trainer) ? parameter_find(&trainer->parameters, index) : NULL;
+    const int tiles = tiles_of(&trainer->plan.data, spec);
+    /* Every other device sends what it holds, and rank 0 receives it in order of ranks. */
+    for (int tile = 0; tile < tiles && trainer->comm->rank != 0 && own; tile++)
+        send_own(trainer, exchange, own + tile, kind);
+    for (int i = 0; i < trainer->comm->size * tiles && trainer->comm->rank == 0; i++) {
+        struct piece piece = { .rank = i / tiles, .spec = spec };
+        if (mesh_has(&trainer->plan.mesh, piece.rank)
+            && plan_holds(&trainer->plan, &trainer->schedule, piece.rank, spec, &piece.first))
+            collect_show(trainer, exchange, index, i % tiles, kind, &piece, visit, context);
+    }
+}
+
 void collect_pieces(struct trainer *trainer, int index, enum tensor_kind kind,
                     void (*visit)(void *, const struct piece *), void *context)
 {
     const struct param_spec spec = trainer_spec(trainer, index);
-    const struct parameter *own = parameter_find(&trainer->parameters, index);
-    const int tiles = tiles_of(&trainer->plan.data, &spec);
+    struct trainer *section;
     if (data_spec(&trainer->data, &spec, kind).ndim == 0) return;
     struct exchange x = exchange_begin(&trainer->world, CONTROL);
-    /* Every other device sends what it holds, and rank 0 receives it in order of ranks. */
-    for (int tile = 0; tile < tiles && trainer->comm->rank != 0 && own; tile++) send_own(trainer, &x, own + tile, kind);
-    for (int i = 0; i < trainer->comm->size * tiles && trainer->comm->rank == 0; i++) {
-        struct piece piece = { .rank = i / tiles, .spec = &spec };
-        if (plan_holds(&trainer->plan, &trainer->schedule, piece.rank, &spec, &piece.first))
-            collect_show(trainer, &x, index, i % tiles, kind, &piece, visit, context);
-    }
+    for (int i = 0; (section = trainer_section(trainer, i)) != NULL; i++)
+        collect_section(section, &x, &spec, index, kind, visit, context);
+}
+
+enum error_code collect_kept(const struct trainer *section, int index, int rank, enum tensor_kind kind,
+                             struct layout *layout, struct interval *kept, struct error *err)
+{
+    const struct param_spec spec = trainer_spec(section, index);
+    *layout = plan_layout(&section->plan, rank, &spec);
+    struct piece piece = { .rank = rank, .spec = &spec, .layout = layout };
+    const enum error_code e = find_piece(section, index, 0, kind, &piece, err);
+    *kept = piece.kept;
+    return e;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */
@@ -191,6 +214,14 @@ void collect_model(struct trainer *trainer, int index, struct tensor whole)
 }
 
 /* ---- the other way ----------------------------------------------------------------------------------------------- */
+
+void collect_put_own(struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
+                     struct tensor own)
+{
+    const struct unit *u = unit_with(trainer, parameter);
+    unit_put(trainer->comm->device, u, data_kept(&u->over->shards, u, kind),
+             data_kept_tensor(&trainer->data, u, kind).data, parameter, own.data, own.dtype);
+}
 
 void collect_keep(struct trainer *trainer, const struct parameter *parameter, enum tensor_kind kind,
                   struct tensor piece)

@@ -4,6 +4,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/balance.h"
+#include "emulated_devices/model/run/pooled.h"
 #include "ref/model/balance.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
@@ -31,6 +32,7 @@ enum error_code routers_open(struct trainer *trainer, struct error *err)
     trainer->routers.weight = calloc((size_t)trainer->plan.updates, sizeof(double));
     trainer->routers.bias = calloc((size_t)(trainer->plan.model.L * E), sizeof(double));
     trainer->routers.lost = calloc(1, sizeof(double));
+    if (!trainer->device->backend->has_numbers) trainer->routers.pooled = pooled_open(E);
     const bool ok = trainer->routers.sums && trainer->routers.rows && trainer->routers.sequences
         && trainer->routers.weight &&
                     trainer->routers.bias && trainer->routers.lost;
@@ -41,7 +43,7 @@ void routers_close(struct trainer *trainer)
 {
     free(trainer->routers.sums), free(trainer->routers.bias), free(trainer->routers.lost);
     free(trainer->routers.rows), free(trainer->routers.sequences), free(trainer->routers.weight);
-    free(trainer->routers.chosen);
+    free(trainer->routers.chosen), free(trainer->routers.pooled);
 }
 
 /* ---- what losses are means over ---------------------------------------------------------------------------------- */

@@ -23,9 +23,22 @@ static enum error_code open_copies(struct group *group, const struct trainer *tr
     return e;
 }
 
+/* Where a device has no part, its groups are of itself; with sections all devices sum one result. */
+static enum error_code open_own(struct result_groups *groups, const struct trainer *trainer, struct error *err)
+{
+    enum error_code e = OK;
+    for (int a = 0; a < RESULT_AXES && !e; a++)
+        e = trainer->plan.sections && a == RESULT_AXES - 1
+            ? group_of(&groups->along[a], trainer->comm, trainer->world.member, trainer->world.size, TRAFFIC_RESULT, 0,
+                       err)
+            : group_of(&groups->along[a], trainer->comm, &trainer->comm->rank, 1, TRAFFIC_RESULT, 0, err);
+    return e;
+}
+
 enum error_code result_open(struct result_groups *groups, const struct trainer *trainer, struct error *err)
 {
     *groups = (struct result_groups){ 0 };
+    if (!trainer_takes_part(trainer)) return open_own(groups, trainer, err);
     enum error_code e = group_along(&groups->along[0], trainer->comm, &trainer->plan.mesh, TRAFFIC_RESULT,
                                     AXIS_BIT(TP), err);
     if (!e) e = group_along(&groups->along[1], trainer->comm, &trainer->plan.mesh, TRAFFIC_RESULT, AXIS_BIT(PP), err);

@@ -6,9 +6,13 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
+#include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/rotary.h"
+#include "ref/numeric/fixed_sum.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* ---- parts ------------------------------------------------------------------------------------------------------- */
@@ -221,8 +225,10 @@ enum error_code stage_open(struct stage *stage, const struct plan *plan, struct 
                            struct seams *seams, struct data_parallel *data, int index, int rank, struct error *err)
 {
     *stage = (struct stage){ .plan = plan, .device = device, .tp = tp, .seams = seams, .data = data,
-                         .parameters = data->parameters, .rank = rank, .index = index, .first = index == 0,
-                         .last = index == plan->stages - 1, .first_layer = (int)plan_first_layer(plan, index) };
+                         .parameters = data->parameters, .rank = rank, .index = index,
+                         .first = index == 0 && plan_has_embedding(plan),
+                         .last = index == plan->stages - 1 && plan_has_loss(plan),
+                         .first_layer = (int)plan_first_layer(plan, index) };
     stage->layers = (int)plan_first_layer(plan, index + 1) - stage->first_layer;
     stage->micro = calloc((size_t)plan->micros, sizeof *stage->micro);
     stage->part = calloc((size_t)stage->layers + 2, sizeof *stage->part);
@@ -262,6 +268,35 @@ void stage_show(struct stage *stage, const struct microbatch *micro, const char 
                 struct tensor t)
 {
     if (stage->probe) stage->probe->see(stage->probe->context, name, layer, gradient, (int)(micro - stage->micro), t);
+}
+
+/* ---- exact sums that do not exist -------------------------------------------------------------------------------- */
+
+void stage_begin_sums(struct stage *stage)
+{
+    stage->lost = (struct lost_sum){ .order = INFINITY };
+    (void)fixed_loss_take();
+}
+
+/* The place of a part's list in a step: layers one after another, and back. */
+static double order_of(const struct stage *stage, const struct model_part *part, enum list which)
+{
+    const double layers = (double)stage->plan->model.L + 2, at = part ? part->layer + 1 : layers;
+    return which == LIST_FORWARD ? at : 2 * layers - at;
+}
+
+void stage_note_lost(struct stage *stage, const struct model_part *part, enum list which, const char *name)
+{
+    static const char *const what[LIST_COUNT] = { "", "", "the gradient of what enters ",
+                                                  "the gradient of the weights of " };
+    struct lost_sum *const lost = &stage->lost;
+    const enum fixed_loss why = fixed_loss_take();
+    char layer[24] = "";
+    if (why == FIXED_ALL_THERE || lost->order < (double)INFINITY) return;
+    if (part && part->layer >= 0 && part->layer < stage->plan->model.L)
+        snprintf(layer, sizeof layer, "h.%d.", part->layer);
+    *lost = (struct lost_sum){ .order = order_of(stage, part, which), .beyond = why == FIXED_BEYOND };
+    snprintf(lost->name, sizeof lost->name, "%s%s%s", part ? what[which] : "", layer, name);
 }
 
 /* ---- what the executor sends and receives ------------------------------------------------------------------------ */
@@ -454,10 +489,18 @@ struct seams stage_seams(const struct stage *stage, const struct microbatch *mic
     return seams;
 }
 
+bool stage_skips(const struct stage *stage, const struct microbatch *micro)
+{
+    /* Devices of a copy share the plan, so all of them skip. */
+    return micro->plan.devices > 0 && micro->plan.tokens == 0 && stage->plan->model.mlp != MLP_MIXTURE
+           && !uses_tiles(&stage->plan->data);
+}
+
 struct account stage_attention_cost(const struct stage *stage, int micro)
 {
     const struct context_parallel cp = stage_seams(stage, &stage->micro[micro], stage->part).cp;
     struct account sum = { 0 };
+    if (stage_skips(stage, &stage->micro[micro])) return sum;
     for (int i = 0; i < stage->layers + 2; i++)
         account_add(&sum, linked_attention_cost(&stage->part[i].linked, &cp, stage->micro[micro].N), 1);
     account_add(&sum, balance_cost(stage, &stage->micro[micro], CP), 1);
@@ -467,6 +510,7 @@ struct account stage_attention_cost(const struct stage *stage, int micro)
 struct account stage_cost(const struct stage *stage, int micro)
 {
     struct account sum = { 0 };
+    if (stage_skips(stage, &stage->micro[micro])) return sum;
     for (int i = 0; i < stage->layers + 2; i++)
         account_add(&sum, linked_cost(&stage->part[i].linked, stage->seams, stage->micro[micro].N), 1);
     account_add(&sum, balance_cost(stage, &stage->micro[micro], TP), 1);

@@ -81,6 +81,15 @@ struct routers {
     double *lost;                       /* [1] layer * rows of the batch + row, of the first logits that are not
                                          * finite; INFINITY: none */
     double *bias;                       /* [L,E] corrections of a biased router: state, the same on all devices */
+    struct pooled_choices *pooled;      /* on devices without numbers: pooled.h */
+};
+
+/* The first exact sum of a step that does not exist: ref/numeric/fixed_sum.h notes that there is one. */
+enum { LOST_NAME = 64 };
+struct lost_sum {
+    double order;                               /* its place in the step; INFINITY: all exist */
+    bool beyond;                                /* it went beyond the bits there are; else a term is not finite */
+    char name[LOST_NAME];                       /* of the tensor; empty: none is known */
 };
 
 struct stage {
@@ -102,6 +111,7 @@ struct stage {
     struct account dispatched;                  /* what its expert scheme has sent, by formula, from the routings */
     int64_t counted;                            /* labels in the whole batch that are not ignored */
     double loss_scale;                          /* factor of the loss, and so of all gradients */
+    struct lost_sum lost;                       /* of this step, with exact sums */
     double loss;                                /* sum over the tokens of the microbatches done in this step */
     struct model_part *part;                    /* [layers + 2]: embedding, layers, loss; linked if the stage has it */
     int buffers;                                /* of all parts */
@@ -143,6 +153,13 @@ const char *stage_entering(const struct model_part *);
 /** Call the probe with a tensor, or a gradient, that was just computed. */
 void stage_show(struct stage *, const struct microbatch *, const char *name, int layer, bool gradient, struct tensor);
 
+/** Forget the exact sums that a step before has lost. */
+void stage_begin_sums(struct stage *);
+
+/** Note that an operation has just lost an exact sum, if one has, and this stage has lost none before in this step.
+ *  @param part  NULL: gradients were added over devices.  @param name  of the node's tensor. */
+void stage_note_lost(struct stage *, const struct model_part *part, enum list which, const char *name);
+
 /* The operations a schedule is made of.  Collective over the tp group.  After an error the step cannot go on. */
 enum error_code stage_forward(struct stage *, int micro, struct error *);
 enum error_code stage_backward(struct stage *, int micro, bool input, bool weight, struct error *);
@@ -179,6 +196,11 @@ static inline void held_more(struct held *held, uint64_t bytes)
 }
 void stage_forward_held(const struct stage *, int micro, struct held *);
 void stage_backward_held(const struct stage *, int micro, bool input, bool weight, struct held *);
+
+/** Whether no device of the copy has tokens of a microbatch, so that its operations are left out; weights are acquired
+ *  and released all the same, because other copies may have tokens.  Experts and tiles are never left out: other copies
+ *  wait for them. */
+bool stage_skips(const struct stage *, const struct microbatch *);
 
 /** Exactly what a microbatch's passes through the stage send on the tp group. */
 struct account stage_cost(const struct stage *, int micro);

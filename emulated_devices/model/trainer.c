@@ -4,21 +4,22 @@
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
+#include "ref/exact/grid.h"
 #include "ref/io/figures.h"
 #include <math.h>
 
 /* ---- an optimizer step, at the end of a step or inside it -------------------------------------------------------- */
 
-/* Reduce the gradients of this device's microbatches to those of the whole batch. */
-static enum error_code trainer_reduce(struct trainer *trainer, struct error *err)
+enum error_code trainer_reduce(struct trainer *trainer, struct error *err)
 {
     trainer->device->arena.doing = (struct doing){ .pass = "reduction of gradients", .micro = -1 };
     const enum error_code e = data_finish_gradients(&trainer->data, err);
     return e ? e : trainer_reduce_shared(trainer, err);
 }
 
-static enum error_code model_trainer_update(struct trainer *trainer, double gradient_scale, struct error *err)
+enum error_code trainer_step(struct trainer *trainer, double gradient_scale, struct error *err)
 {
     /* The number of the optimizer step: skipped steps do not count in bias corrections. */
     const int64_t at = trainer->step * trainer->plan.updates + ++trainer->updated - trainer->skipped;
@@ -32,7 +33,7 @@ static enum error_code update_in_stream(struct trainer *trainer, int micro, stru
     /* The last one follows the list, when norm and loss are known. */
     if (micro == trainer->plan.micros - 1) return OK;
     enum error_code e = trainer_reduce(trainer, err);
-    return e ? e : model_trainer_update(trainer, 1, err);
+    return e ? e : trainer_step(trainer, 1, err);
 }
 
 static enum error_code model_trainer_pass(struct trainer *trainer, enum action_kind kind, struct stage *stage,
@@ -44,7 +45,7 @@ static enum error_code model_trainer_pass(struct trainer *trainer, enum action_k
     return stage_backward(stage, micro, kind != BACKWARD_WEIGHT, kind != BACKWARD_INPUT, err);
 }
 
-static enum error_code trainer_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
+enum error_code trainer_compute(void *context, enum action_kind kind, int chunk, int micro, struct error *err)
 {
     static const char *const name[] = { [FORWARD] = "forward", [BACKWARD] = "backward",
                                         [BACKWARD_INPUT] = "backward for inputs",
@@ -86,13 +87,61 @@ static const struct stage_operations stage_operations = {
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
+    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0, stage_begin_sums(&trainer->stage[c]);
     const enum error_code e = schedule_execute(&trainer->schedule, &trainer->pp, &stage_operations, trainer,
                                                trainer->times, err);
     *loss = 0;
     for (int c = 0; c < trainer->plan.chunks; c++)
         if (trainer->stage[c].last) *loss += trainer->stage[c].loss;
     return e;
+}
+
+/* The first exact sum that this device's stages have lost. */
+static struct lost_sum lost_here(const struct trainer *trainer)
+{
+    struct lost_sum first = { .order = INFINITY };
+    for (int c = 0; c < trainer->plan.chunks; c++)
+        if (trainer->stage[c].lost.order < first.order) first = trainer->stage[c].lost;
+    return first;
+}
+
+static enum error_code reduce_lost(struct trainer *trainer, double *number, int count, enum reduction how,
+                                   struct error *err)
+{
+    account_add(&trainer->begun.of[TRAFFIC_RESULT], result_reduce_cost(trainer, count, how), 1);
+    return result_reduce(trainer, number, count, how, err);
+}
+
+/* number = order, whether only a term is not finite, and the device: the smallest is the first loss.  Its device sends
+ * the name, a number for each letter, and all others send zeros. */
+static enum error_code name_lost(struct trainer *trainer, struct step_result *out, struct error *err)
+{
+    const struct lost_sum here = lost_here(trainer);
+    const double devices = trainer->comm->size, own = (here.order * 2 + !here.beyond) * devices + trainer->comm->rank;
+    double number = own, letter[LOST_NAME] = { 0 };
+    enum error_code e = reduce_lost(trainer, &number, 1, MIN, err);
+    if (e || isinf(number)) return e;
+    for (int i = 0; i < LOST_NAME && number == own; i++) letter[i] = (unsigned char)here.name[i];
+    e = reduce_lost(trainer, letter, LOST_NAME, SUM, err);
+    out->lost = (struct lost_sum){ .order = here.order, .beyond = fmod(floor(number / devices), 2) == 0 };
+    for (int i = 0; i < LOST_NAME - 1; i++) out->lost.name[i] = (char)letter[i];
+    return e;
+}
+
+/* Name the first lost sum of all devices where the loss or the norm, which they share, is not finite. */
+static enum error_code share_lost_sums(struct trainer *trainer, double losses, struct step_result *out,
+                                       struct error *err)
+{
+    out->lost = (struct lost_sum){ .order = INFINITY };
+    if (!trainer->device->exact) return OK;
+    stage_note_lost(&trainer->stage[0], NULL, LIST_WEIGHT, "a gradient, added over devices");
+    /* Each device's sum is exact, since its losses are no less than 0; the whole may be beyond fp64's 53 bits. */
+    if (losses >= LOSS_MOST) {
+        out->loss = NAN;
+        out->lost = (struct lost_sum){ .order = 0, .beyond = true, .name = "the losses of all tokens" };
+        return OK;
+    }
+    return isfinite(out->loss) && isfinite(out->norm) ? OK : name_lost(trainer, out, err);
 }
 
 /* Reduce loss and norm, a few numbers.  Of the devices of a tp group with the same tokens, one contributes the
@@ -120,7 +169,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     routers_name_lost(trainer, sums.lost, out);
     out->loss = sums.loss / (double)(trainer->labels ? trainer->labels : 1) + routers;
     out->norm = sqrt(sums.squares) / out->loss_scale;
-    return e;
+    return e ? e : share_lost_sums(trainer, sums.loss, out, err);
 }
 
 static enum error_code gradients(struct trainer *trainer, struct step_result *out, struct error *err)
@@ -152,7 +201,8 @@ static void end_messages(struct trainer *trainer, const char *part)
 
 enum error_code trainer_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    enum error_code e = trainer_take_batch(trainer, err);
+    enum error_code e = trainer->section ? sections_gradients(trainer, out, err) : trainer_take_batch(trainer, err);
+    if (trainer->section) return e;
     if (!e) e = draws(trainer) ? zeroth_losses(trainer, out, err) : infers(trainer) ? only_loss(trainer, out, err)
         : gradients(trainer, out, err);
     /* Inside a step devices cannot agree on an error: others wait for messages. */
@@ -192,10 +242,13 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
                  (long long)trainer->step + 1, trainer->loss_scale.scale, trainer->plan.hyper.as.text);
     if (e) return comm_agree(trainer->comm, e, err);
     if (out->skipped) {
-        data_skip_step(&trainer->data);
+        if (trainer->section) sections_skip_step(trainer);
+        else data_skip_step(&trainer->data);
         trainer->skipped++;
-    } else e = model_trainer_update(trainer, draws(trainer) ? out->slope
-                                    : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+    } else if (trainer->section)
+        e = sections_step(trainer, clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+    else e = trainer_step(trainer, draws(trainer) ? out->slope
+                          : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
     if (!out->skipped) routers_update(trainer), encoders_update(trainer,
                                                                 clip_scale(&trainer->plan.hyper, trainer->norm));
     if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);

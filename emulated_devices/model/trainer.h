@@ -44,6 +44,13 @@ struct trainer {
     struct group side, sides;           /* without a backward pass: the devices of this side of the weights; this place
                                          * on both sides (zeroth.h) */
     struct schedule schedule;           /* of the pipeline, also of one stage */
+    struct trainer *section;            /* [sections] of a plan with sections: a trainer of each, without anything where
+                                         * this device has no part in it; NULL: of a section, or a plan without */
+    struct boundary *boundary;          /* [sections] how the residual stream gets from each to the next
+                                         * (model/sections/sections_run.h) */
+    struct tied *tied;                  /* the gradients of an embedding that two sections have; NULL: none has */
+    struct group between;               /* all devices, which send both */
+    int *use_end;                       /* [actions of this device + 1] the data scheme's uses before each of them */
     struct action_time *times;          /* [actions of this device] of the last step, in virtual time */
     struct tensor_parallel tensor;      /* how matrices are cut */
     struct seams seams;                 /* the schemes for matrices, tokens and experts together */
@@ -80,9 +87,25 @@ struct step_result {
     double lr;                          /* learning rate of the step */
     double loss_scale;                  /* of the gradients, which still have this factor; the norm does not */
     bool skipped;                       /* a gradient was not finite: no device has taken the step */
+    struct lost_sum lost;               /* with exact sums, the first of all devices that does not exist */
     int64_t lost_layer, lost_row;       /* of a mixture, the first router whose logits of a row of the batch are not
                                          * finite: 1 + its layer, and the row; 0: there is none */
 };
+
+/** Whether this device has a part in what the trainer trains: not in a section on other devices, nor in a plan with
+ *  sections itself, whose trainers are in `section`. */
+static inline bool trainer_takes_part(const struct trainer *trainer)
+{
+    return trainer->plan.sections == NULL && mesh_has(&trainer->plan.mesh, trainer->comm->rank);
+}
+
+/** The trainer of a layer: of its section, or the trainer itself.
+ *  @param layer  -1: of the embedding; L: of the loss. */
+const struct trainer *trainer_of_layer(const struct trainer *, int layer);
+
+/** The trainers of which a device's work consists: of its sections, or the trainer itself.
+ *  @param i  from 0 on.  @return NULL after the last. */
+struct trainer *trainer_section(struct trainer *, int i);
 
 /** A parameter of the model's list, also one of which this device has no piece. */
 struct param_spec trainer_spec(const struct trainer *, int index);

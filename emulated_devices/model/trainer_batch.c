@@ -112,6 +112,8 @@ static int32_t *batch_within(const struct trainer *trainer)
 
 void trainer_read_batch(struct trainer *trainer)
 {
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        trainer_read_batch(&trainer->section[i]);
     plan_take_step(&trainer->plan, trainer->step);
     if (trainer->source.fill == NULL) return;
     if (trainer->source.share) {

@@ -3,6 +3,7 @@
 #include "emulated_devices/model/away.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
@@ -53,6 +54,7 @@ static struct held activations_held(const struct trainer *trainer)
 
 uint64_t trainer_peak(const struct trainer *trainer, enum arena_tag tag)
 {
+    if (trainer->section) return sections_peak(trainer, tag);
     const struct model_state kept = data_peak(&trainer->data);
     switch (tag) {
     case PARAMETERS: return kept.weights;
@@ -65,6 +67,7 @@ uint64_t trainer_peak(const struct trainer *trainer, enum arena_tag tag)
 
 uint64_t trainer_least(const struct trainer *trainer)
 {
+    if (trainer->section) return sections_least(trainer);
     const struct model_state kept = data_resident(&trainer->data), peak = data_peak(&trainer->data);
     const uint64_t whole = larger(peak.weights - kept.weights, peak.gradients - kept.gradients);
     /* Passes and the optimizer's step hold their buffers at different times, so the larger one counts. */
@@ -127,6 +130,7 @@ static struct account stages_cost(const struct trainer *trainer,
 
 struct account trainer_cost(const struct trainer *trainer, enum traffic_kind kind)
 {
+    if (trainer->section) return sections_cost(trainer, kind);
     switch (kind) {
     case TRAFFIC_TENSOR:    return stages_cost(trainer, stage_cost);
     case TRAFFIC_ATTENTION: return stages_cost(trainer, stage_attention_cost);
@@ -142,6 +146,7 @@ void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger
     const int64_t skipped = trainer->skipped - trainer->skipped_before, taken = steps * trainer->plan.updates - skipped;
     struct account *const data = &ledger->of[TRAFFIC_DATA];
     *ledger = trainer->begun;
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++) sections_begun(trainer, i, ledger);
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !plan_changes(&trainer->plan); kind++)
         account_add(&ledger->of[kind], trainer_cost(trainer, kind), steps);
     for (int c = 0; c < trainer->stages_open; c++)
@@ -152,6 +157,8 @@ void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger
                 outer_steps(&trainer->data.outer, trainer->step - steps, trainer->step));
     /* A skipped step sends no new weights, so its share is taken back. */
     account_add(data, data_renewal_cost(&trainer->data), -skipped);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        account_add(data, data_renewal_cost(&trainer->section[i].data), -skipped);
     account_add(data, data_saved_by_projecting(&trainer->data, taken, skipped), -1);
 }
 

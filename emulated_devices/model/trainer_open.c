@@ -5,6 +5,7 @@
 #include "emulated_devices/model/apart.h"
 #include "emulated_devices/model/away.h"
 #include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/params.h"
@@ -80,8 +81,8 @@ static int list_held(const struct trainer *trainer, struct held_parameter **list
 /* In the order of units. */
 static enum error_code make_parameters(struct trainer *trainer, struct error *err)
 {
-    struct held_parameter *list;
-    const int n = list_held(trainer, &list);
+    struct held_parameter *list = NULL;
+    const int n = trainer_takes_part(trainer) ? list_held(trainer, &list) : 0;
     size_t pieces = 0;
     for (int i = 0; i < n; i++) pieces += (size_t)list[i].tiles;
     trainer->parameters.all = n < 0 ? NULL : calloc(pieces + 1, sizeof *trainer->parameters.all);
@@ -110,9 +111,21 @@ static enum error_code make_expert_groups(struct trainer *trainer, struct error 
     return e;
 }
 
+/* Without a part in the work a device's groups are of itself. */
+static enum error_code make_own_groups(struct trainer *trainer, struct error *err)
+{
+    struct group *const groups[] = { &trainer->dp, &trainer->tp, &trainer->pp, &trainer->cp, &trainer->ep,
+                                     &trainer->etp, &trainer->same_experts };
+    enum error_code e = OK;
+    for (size_t i = 0; i < sizeof groups / sizeof *groups && !e; i++)
+        e = group_of(groups[i], trainer->comm, &trainer->comm->rank, 1, TRAFFIC_OTHER, 0, err);
+    return e;
+}
+
 static enum error_code make_groups(struct trainer *trainer, struct error *err)
 {
     enum error_code e = group_world(&trainer->world, trainer->comm, err);
+    if (!trainer_takes_part(trainer)) return e ? e : make_own_groups(trainer, err);
     if (!e) e = group_along(&trainer->dp, trainer->comm, &trainer->plan.mesh, TRAFFIC_DATA,
                             AXIS_BIT(DP) | AXIS_BIT(CP), err);
     if (!e) e = group_along(&trainer->tp, trainer->comm, &trainer->plan.mesh, TRAFFIC_TENSOR, AXIS_BIT(TP), err);
@@ -122,12 +135,16 @@ static enum error_code make_groups(struct trainer *trainer, struct error *err)
     return !e && draws(trainer) ? zeroth_open(trainer, err) : e;
 }
 
-static enum error_code make_schemes(struct trainer *trainer, struct error *err)
+static enum error_code make_schemes(struct trainer *trainer, const struct schedule *whole, int place,
+                                    struct error *err)
 {
     const struct plan *p = &trainer->plan;
+    /* A device without a part stands where the first one does: only extents are taken. */
+    const int rank = trainer_takes_part(trainer) ? trainer->comm->rank : p->mesh.first;
     enum error_code e = tensor_scheme_find(&trainer->tensor.scheme, p->tensor, err);
     if (!e) e = data_scheme_find(&trainer->data.scheme, p->data.scheme, err);
     if (!e) e = plan_schedule(p, &trainer->schedule, err);
+    if (!e && whole) e = sections_list(&trainer->schedule, whole, place, err);
     if (e) return e;
     if (forward_only(trainer)) schedule_keep_forwards(&trainer->schedule);
     if (p->model.exact) e = device_compute_exactly(trainer->device, err);
@@ -135,16 +152,17 @@ static enum error_code make_schemes(struct trainer *trainer, struct error *err)
     trainer->tensor.config = &trainer->plan.model;
     trainer->tensor.device = trainer->device;
     trainer->tensor.allreduce = p->allreduce;
-    trainer->tensor.S = plan_tensor_share(p, trainer->comm->rank).S;
-    trainer->seams = plan_seams(p, &trainer->tensor, trainer->comm->rank);
+    trainer->tensor.S = plan_tensor_share(p, rank).S;
+    trainer->seams = plan_seams(p, &trainer->tensor, rank);
     trainer->seams.cp.group = &trainer->cp, trainer->seams.cp.part = trainer->cp_part,
         trainer->seams.ep.group = &trainer->ep;
     trainer->seams.ep.along_etp = &trainer->etp;
     trainer->seams.ep.part = trainer->ep_part;
     trainer->tensor.wide_gradients = !p->data.narrow_gradients;
-    e = tensor_open(&trainer->tensor, &trainer->tp, err);
-    if (!e && trainer->seams.cp.scheme->open) e = trainer->seams.cp.scheme->open(&trainer->seams.cp, err);
-    if (!e && trainer->seams.ep.scheme->open) e = trainer->seams.ep.scheme->open(&trainer->seams.ep, err);
+    if (trainer_takes_part(trainer)) e = tensor_open(&trainer->tensor, &trainer->tp, err);
+    const bool opens = trainer_takes_part(trainer) && !e;
+    if (opens && trainer->seams.cp.scheme->open) e = trainer->seams.cp.scheme->open(&trainer->seams.cp, err);
+    if (opens && !e && trainer->seams.ep.scheme->open) e = trainer->seams.ep.scheme->open(&trainer->seams.ep, err);
     trainer->data.request = p->data;
     trainer->data.config = &trainer->plan.model;
     trainer->data.device = trainer->device;
@@ -161,6 +179,7 @@ static enum error_code make_schemes(struct trainer *trainer, struct error *err)
 static enum error_code make_stages(struct trainer *trainer, struct error *err)
 {
     enum error_code e = OK;
+    if (!trainer_takes_part(trainer)) return OK;
     trainer->stage = calloc((size_t)trainer->plan.chunks, sizeof *trainer->stage);
     trainer->counted = calloc((size_t)trainer->plan.updates, sizeof *trainer->counted);
     trainer->times = calloc((size_t)trainer->schedule.count[trainer->pp.rank] + 1, sizeof *trainer->times);
@@ -188,29 +207,34 @@ static int list_action(const struct trainer *trainer, const struct action *actio
 /* The parts that the device's list of actions uses, in order.  With two versions of the weights, a batch does not use
  * the newest version that exists when it could: until the update U of batch b, batch b uses the older version and batch
  * b+1 the newer one. */
-static int list_pass(const struct trainer *trainer, struct use *use)
+static int list_pass(struct trainer *trainer, struct use *use)
 {
     const struct schedule *s = &trainer->schedule;
     const int self = trainer->pp.rank;
     int n = 0, updated = 0;
     for (int i = 0; i < s->count[self]; i++) {
         const struct action *a = &s->actions[self][i];
+        trainer->use_end[i] = n;
         for (const int end = n + list_action(trainer, a, use + n); n < end; n++) {
             use[n].older = batch_of(trainer, a->micro) == updated;
             updated += use[n].pass == PASS_UPDATE;
         }
     }
+    trainer->use_end[s->count[self]] = n;
     return n;
 }
 
 /* The list of uses is the same in every step. */
 static enum error_code list_uses(struct trainer *trainer, struct error *err)
 {
+    if (!trainer_takes_part(trainer)) return OK;
     const int actions = trainer->schedule.count[trainer->pp.rank];
     const size_t most =
         (size_t)(actions * plan_passes(&trainer->plan)) * (size_t)(trainer->plan.model.L + 2)
             * (size_t)part_uses_most(&trainer->plan);
     struct use *use = calloc(most + 1, sizeof *use);
+    trainer->use_end = calloc((size_t)actions + 1, sizeof *trainer->use_end);
+    if (trainer->use_end == NULL) free(use), use = NULL;
     if (use == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", actions);
     int n = list_pass(trainer, use);
     if (plan_passes(&trainer->plan) == 2) {
@@ -221,7 +245,8 @@ static enum error_code list_uses(struct trainer *trainer, struct error *err)
     return OK;
 }
 
-enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan, struct comm *comm, struct error *err)
+enum error_code trainer_outline_part(struct trainer *trainer, const struct plan *plan, struct comm *comm,
+                                     const struct schedule *whole, int place, struct error *err)
 {
     *trainer = (struct trainer){ .plan = *plan, .comm = comm, .device = comm->device,
                                 .loss_scale = plan_loss_scale(plan) };
@@ -229,7 +254,7 @@ enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan
     trainer->plan.within = NULL, trainer->plan.ids = NULL, trainer->plan.samples = NULL;
     if (plan->comm_streams) trainer->device->clock.comm_streams = plan->comm_streams;
     enum error_code e = make_groups(trainer, err);
-    if (!e) e = make_schemes(trainer, err);
+    if (!e) e = make_schemes(trainer, whole, place, err);
     if (!e) e = make_parameters(trainer, err);
     if (!e) e = data_outline(&trainer->data, err);
     if (!e) e = result_open(&trainer->result, trainer, err);
@@ -239,10 +264,17 @@ enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--)
         e = trainer_cut_step(trainer, s, err);
     if (plan_follows_data(plan)) trainer->held = (struct held){ 0 };
-    if (!e && plan_cuts_experts(plan)) trainer_note_held(trainer);            /* as if no rows came */
+    if (!e && plan_cuts_experts(plan) && trainer_takes_part(trainer))
+        trainer_note_held(trainer);                                            /* as if no rows came */
     if (!e) account_add(&trainer->begun.of[TRAFFIC_DATA], data_first_cost(&trainer->data), 1);
     if (!e) tier_traffic_add(&trainer->moved, data_first_moves(&trainer->data), 1);
     return e;
+}
+
+enum error_code trainer_outline(struct trainer *trainer, const struct plan *plan, struct comm *comm, struct error *err)
+{
+    const enum error_code e = trainer_outline_part(trainer, plan, comm, NULL, 0, err);
+    return e || plan->sections == NULL ? e : sections_outline(trainer, err);
 }
 
 static enum error_code make_scratch(struct trainer *trainer, struct error *err)
@@ -261,6 +293,7 @@ enum error_code trainer_open(struct trainer *trainer, const struct plan *plan, s
     trainer->held = (struct held){ 0 };
     if (!e) e = make_scratch(trainer, err);
     if (!e) e = data_fill(&trainer->data, trainer->plan.seed, err);
+    if (!e && trainer->section) e = sections_fill(trainer, err);
     if (!e) e = encoders_open(trainer, err);
     for (int c = 0; c < trainer->stages_open && !e; c++) e = away_open(&trainer->stage[c], err);
     e = comm_agree(comm, e, err);
@@ -271,11 +304,12 @@ enum error_code trainer_open(struct trainer *trainer, const struct plan *plan, s
 
 void trainer_close(struct trainer *trainer)
 {
+    sections_close(trainer);
     encoders_close(trainer);
     for (int c = 0; c < trainer->stages_open; c++) stage_close(&trainer->stage[c]);
     routers_close(trainer);
     if (!trainer->shared) free(trainer->scratch);
-    free(trainer->stage), free(trainer->counted), free(trainer->times);
+    free(trainer->stage), free(trainer->counted), free(trainer->times), free(trainer->use_end);
     data_close(&trainer->data);
     free(trainer->parameters.all);
     schedule_free(&trainer->schedule);
@@ -297,4 +331,6 @@ void trainer_close(struct trainer *trainer)
 void trainer_watch(struct trainer *trainer, const struct probe *probe)
 {
     for (int c = 0; c < trainer->stages_open; c++) trainer->stage[c].probe = probe;
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        trainer_watch(&trainer->section[i], probe);
 }

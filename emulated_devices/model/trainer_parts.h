@@ -5,6 +5,7 @@
 #define ORRERY_TRAINER_PARTS_H
 
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/plan/sections.h"
 
 /* The numbers of a result: the loss, and the squared norm in a form whose sums are exact. */
 enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };
@@ -36,6 +37,19 @@ enum error_code trainer_cut_step(struct trainer *, int64_t step, struct error *)
 /* Devices along cp must have made the same plans of where tokens are, or they would wait for messages that nobody
  * sends.  e: whether this device has made its own.  All devices call it. */
 enum error_code trainer_agree_on_plans(struct trainer *, enum error_code e, struct error *);
+
+/* A trainer's outline.  whole: for a section, the schedule whose list of one place it computes; NULL: the plan's. */
+enum error_code trainer_outline_part(struct trainer *, const struct plan *, struct comm *, const struct schedule *whole,
+                                     int place, struct error *);
+
+/* Run one pass of a microbatch through a stage of this device. */
+enum error_code trainer_compute(void *trainer, enum action_kind, int chunk, int micro, struct error *);
+
+/* Reduce the gradients of this device's microbatches to those of the whole batch. */
+enum error_code trainer_reduce(struct trainer *, struct error *);
+
+/* Step the weights, with all gradients multiplied by a scale. */
+enum error_code trainer_step(struct trainer *, double gradient_scale, struct error *);
 
 /* Read the step's batch and hand each stage its tokens.  Every device computes the whole batch. */
 enum error_code trainer_take_batch(struct trainer *, struct error *);

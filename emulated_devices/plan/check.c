@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/plan/recompute.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "ref/model/loss_rule.h"
@@ -29,11 +30,13 @@ static enum error_code check_batch_plan(const struct plan *plan, struct error *e
 /* The sequence must fit into the model, and every microbatch of every copy must have a sequence. */
 static enum error_code check_batch(const struct plan *plan, struct error *err)
 {
-    const int parts = plan_parts(plan), M = plan->micros;
+    /* Where the samples of a step are cut anew, a microbatch needs no sequence of its own. */
+    const int parts = plan_parts(plan), M = plan->micro_tokens > 0 ? 1 : plan->micros;
     if (plan->S < 1 || plan->S > plan->model.S)
         return fail(err, ERR_PLAN, "--seq %lld: model %s has positions for 1 to %lld tokens", (long long)plan->S,
                     plan->model.name, (long long)plan->model.S);
-    if (M < 1) return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", M);
+    if (plan->micros < 1)
+        return fail(err, ERR_PLAN, "--micro %d: there must be at least 1 microbatch", plan->micros);
     if (plan->batches) return check_batch_plan(plan, err);
     if (plan->B < (int64_t)parts * M)
         return fail(err, ERR_PLAN, "--batch %lld: --dp %d%s times --micro %d needs at least %lld sequences",
@@ -72,14 +75,27 @@ static enum error_code cut_layers(struct plan *plan, const struct schedule *sche
     int layers[PLAN_MOST_STAGES];
     bool given = false;
     for (int d = 0; d < schedule->devices && d < PLAN_MOST_STAGES; d++) given = given || plan->speed[d] != 0;
+    const struct interval all = plan_layers(plan);
     for (int t = 0; t <= schedule->stages; t++)
-        plan->first_layer[t] = (int)block_start(plan->model.L, schedule->stages, t);
+        plan->first_layer[t] = (int)(all.first + block_start(all.count, schedule->stages, t));
     /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;
     for (int t = 0; t < schedule->stages; t++) speed[t] = stage_speed(plan, schedule, t);
     enum error_code e = layers_by_speed((int)plan->model.L, schedule->stages, speed, layers, err);
     for (int t = 0; t < schedule->stages && !e; t++) plan->first_layer[t + 1] = plan->first_layer[t] + layers[t];
     return e;
+}
+
+/* Microbatches are chosen by an attention scheme that plans whole steps, and says that it chooses. */
+static enum error_code check_micro_tokens(const struct plan *plan, struct error *err)
+{
+    const struct attention_scheme *s;
+    if (plan->micro_tokens == 0) return OK;
+    const enum error_code e = attention_scheme_find(&s, plan->attention, err);
+    if (e || (s->chooses_micros && plan_plans_steps(plan))) return e;
+    return fail(err, ERR_PLAN, "--micro-tokens %llu: --attention flexsp with --cp 2 or more chooses microbatches, and "
+                "not with --batches or a schedule of several optimizer steps or skipped stages",
+                (unsigned long long)plan->micro_tokens);
 }
 
 /* Also checks for clashes: only with the schedule is everything known that features.c reads. */
@@ -94,6 +110,7 @@ static enum error_code check_pipeline(struct plan *plan, const struct shards *sh
     plan->updates = (s.micros + s.update_every - 1) / s.update_every;
     plan->skips = schedule_is_partial(&s);
     e = plan_check_compose(&(struct facts){ plan, shards, &s }, err);
+    if (!e) e = check_micro_tokens(plan, err);
     if (!e && plan->updates > 1 && !schedule_updates_can_meet(&s))
         e = fail(err, ERR_PLAN,
                  "--schedule %s: would hang: devices wait for each other's optimizer step, and one of them cannot come "
@@ -119,7 +136,8 @@ static const char *needs_along(const struct plan *plan, const struct algorithm *
     const char *needs = NULL;
     int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
     if (member == NULL) fail(err, ERR_MEMORY, "no memory for a list of %d devices", plan->mesh.devices);
-    for (int rank = 0; member != NULL && rank < plan->mesh.devices && needs == NULL; rank++) {
+    for (int i = 0; member != NULL && i < plan->mesh.devices && needs == NULL; i++) {
+        const int rank = plan->mesh.first + i;
         *size = mesh_members(&plan->mesh, rank, axes, member);
         /* Each group is asked once, by its first member. */
         if (member[0] != rank) continue;
@@ -135,8 +153,8 @@ static bool tp_groups_reduce(const struct plan *plan)
 {
     bool reduces = plan->cluster != NULL;
     int *member = malloc(sizeof *member * (size_t)plan->mesh.devices);
-    for (int rank = 0; member != NULL && rank < plan->mesh.devices && reduces; rank++) {
-        const int size = mesh_members(&plan->mesh, rank, AXIS_BIT(TP), member);
+    for (int i = 0; member != NULL && i < plan->mesh.devices && reduces; i++) {
+        const int size = mesh_members(&plan->mesh, plan->mesh.first + i, AXIS_BIT(TP), member);
         reduces = nodes_on(plan->cluster, member, size).reduces;
     }
     reduces = reduces && member != NULL;
@@ -230,7 +248,8 @@ static enum error_code check_level_algorithm(const struct plan *plan, enum opera
     for (int i = 0; i < plan->mesh.devices * (plan_cuts_experts(plan) ? 2 : 1) && !e; i++)
         for (enum shard_level l = op == ALLREDUCE ? BY_COPIES : BY_WEIGHTS;
              l < (op == ALLREDUCE ? SHARD_LEVELS : BY_COPIES) && !e; l++) {
-            const char *needs = level_needs(plan, a, i % plan->mesh.devices, l, i >= plan->mesh.devices, list, &size);
+            const char *needs = level_needs(plan, a, plan->mesh.first + i % plan->mesh.devices, l,
+                                            i >= plan->mesh.devices, list, &size);
             if (needs)
                 e = fail(err, ERR_PLAN, "%s %s: needs %s; --data-parallel %s has groups of P=%d", flag, name, needs,
                          plan->data.scheme, size);
@@ -265,7 +284,7 @@ static enum error_code check_split(const struct plan *plan, struct error *err)
     const int cp = plan->mesh.size[CP], heads = plan->split.heads, window = plan->split.window;
     if (heads && cp % heads != 0)
         return fail(err, ERR_PLAN, "--head-parallel %d: must be a divisor of --cp %d", heads, cp);
-    const struct context_parallel share = plan_context_share(plan, NULL, 0);
+    const struct context_parallel share = plan_context_share(plan, NULL, plan->mesh.first);
     const int ring = cp / share.split.heads;
     if (share.scheme->windows && window && ring % window != 0)
         return fail(err, ERR_PLAN, "--ring-window %d: must be a divisor of the ring's %d devices, --cp %d / "
@@ -284,8 +303,10 @@ static enum error_code check_attention(const struct plan *plan, const struct sha
         e = fail(err, ERR_PLAN, "--attention %s: cannot attend to the prefixes of the parallel streams of model %s; "
                  "use --attention streams", a->head.name, plan->model.name);
     if (!e) e = check_split(plan, err);
+    unsigned without;
+    if (!e) e = plan_attention_without(plan, &without, err);
     for (int t = 0; t < plan->mesh.size[TP] && !e; t++) {
-        const int rank = mesh_neighbour(&plan->mesh, 0, TP, t);
+        const int rank = mesh_neighbour(&plan->mesh, plan->mesh.first, TP, t);
         const struct tensor_parallel tp = plan_tensor_share(plan, rank);
         const struct context_parallel share = plan_context_share(plan, &tp, rank);
         const char *needs = a->refuses(&share, &plan->model);
@@ -306,7 +327,7 @@ static enum error_code check_tiles(const struct plan *plan, struct error *err)
     for (int i = 0; i < model_param_count(&plan->model) && uses_tiles(&plan->data); i++) {
         const struct param_spec s = model_param(&plan->model, i);
         for (int tp = 0; tp < plan->mesh.size[TP] && tiles_of(&plan->data, &s) > 1; tp++) {
-            const struct layout piece = plan_layout(plan, mesh_neighbour(&plan->mesh, 0, TP, tp), &s);
+            const struct layout piece = plan_layout(plan, mesh_neighbour(&plan->mesh, plan->mesh.first, TP, tp), &s);
             if (layout_rows(&piece) < plan->data.tiles)
                 return fail(err, ERR_PLAN, "--tiles %d: %s has %lld outputs to be cut%s; at most that many tiles",
                             plan->data.tiles, s.name, (long long)layout_rows(&piece),
@@ -337,6 +358,7 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     const struct tensor_scheme *tensor;
     struct shards shards;
     enum error_code e = model_config_check(&plan->model, err);
+    if (!e && plan->sections) return sections_check(plan, err);
     /* The data request learns what other flags decide; all later checks read these members. */
     plan->data.context = plan->mesh.size[CP];
     plan->data.infers = plan->optimizer->infers;

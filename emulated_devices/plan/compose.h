@@ -34,7 +34,7 @@ struct facts {
     X(cp,                      "--cp P")                                                            \
     X(split_cp,                "--head-parallel or --context-first")                                \
     X(context_plan,            "--attention hdp")                                                    \
-    X(plans_steps,             "--attention hdp with several microbatches")                          \
+    X(plans_steps,             "--attention hdp or flexsp with several microbatches")                \
     X(windows,                 "a model whose attention has windows")                               \
     X(sinks,                   "a model whose attention has sinks")                                 \
     X(stored_scores,           "--attention rsa")                                                   \
@@ -104,6 +104,7 @@ struct facts {
     X(balance_of_batch,        "--balance-over batch")                                              \
     X(balance_of_sequence,     "--balance-over sequence")                                           \
     X(balance_of_microbatch,   "--balance-over microbatch")                                         \
+    X(balance_together,        "a balance loss of all layers together")                             \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(streams,                 "--streams P")                                                       \
     X(packed,                  "--pack FILE")                                                       \
@@ -114,10 +115,13 @@ struct facts {
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor of a plug-in")                                             \
     X(adds_choices,            "--dispatch tutel")                                                  \
-    X(cuts_attention,          "--attention ring")                                                  \
+    X(cuts_attention,          "--attention rsa or tokenring-narrow")                               \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
-    X(fp64,                    "--dtype fp64")
+    X(fp64,                    "--dtype fp64")                                                      \
+    X(sections,                "--plan FILE")                                                          \
+    X(wide_vocabulary,         "a vocabulary of more than 2^19 tokens")                             \
+    X(many_tokens,             "a --batch whose losses add up to 2^25")
 
 enum feature {
 #define X(id, name) HAS_##id,

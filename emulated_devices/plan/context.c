@@ -4,18 +4,61 @@
  * which callers must ask; functions with an error_code return ERR_PLAN or ERR_MEMORY.
  */
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Find a part by the first `length` letters of a text.  @return its number, or -1. */
+static int part_named(const struct attention_scheme *scheme, const char *text, size_t length)
+{
+    for (int i = 0; scheme->parts && scheme->parts[i].name; i++)
+        if (strlen(scheme->parts[i].name) == length && strncmp(scheme->parts[i].name, text, length) == 0) return i;
+    return -1;
+}
+
+static enum error_code fail_without(const struct plan *plan, const struct attention_scheme *scheme, struct error *err)
+{
+    char names[128] = "nothing to leave out";
+    for (int i = 0, at = 0; scheme->parts && scheme->parts[i].name; i++)
+        at += snprintf(names + at, sizeof names - (size_t)at, "%s%s", i > 0 ? ", " : "", scheme->parts[i].name);
+    return fail(err, ERR_PLAN, "--attention-without %s: --attention %s has %s", plan->attention_without,
+                scheme->head.name, names);
+}
+
+enum error_code plan_attention_without(const struct plan *plan, unsigned *bits, struct error *err)
+{
+    const struct attention_scheme *scheme;
+    const char *name = plan->attention_without;
+    *bits = 0;
+    if (name == NULL) return OK;
+    const enum error_code e = attention_scheme_find(&scheme, plan->attention, err);
+    for (bool more = true; more && !e;) {
+        const size_t length = strcspn(name, ",");
+        const int part = part_named(scheme, name, length);
+        if (part < 0) return fail_without(plan, scheme, err);
+        *bits |= 1u << part, more = name[length] == ',', name += length + 1;
+    }
+    return e;
+}
+
+/* Whether the scheme plans the microbatches of a step together; a part of a scheme that does may be left out. */
+static bool plans_steps(const struct plan *plan)
+{
+    const struct attention_scheme *s;
+    unsigned without;
+    if (attention_scheme_find(&s, plan->attention, NULL) || !s->plans_steps) return false;
+    return plan_attention_without(plan, &without, NULL) || !(without & s->steps_part);
+}
 
 /* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
 bool plan_plans_steps(const struct plan *plan)
 {
-    const struct attention_scheme *s;
-    return !attention_scheme_find(&s, plan->attention, NULL) && s->plans_steps && plan->mesh.size[CP] > 1 &&
-           plan->batches == NULL && plan->updates <= 1 && !plan->skips;
+    return plans_steps(plan) && plan->mesh.size[CP] > 1 && plan->batches == NULL && plan->updates <= 1 &&
+           !plan->skips;
 }
 
 struct interval plan_sequences(const struct plan *plan, int dp, int micro)
@@ -90,9 +133,12 @@ static int node_of_context(const struct plan *plan)
     const int cp = plan->mesh.size[CP];
     const int devices = plan->cluster && plan->cluster->levels > 1
         ? plan->cluster->link[plan->cluster->levels - 2].devices : 0;
-    /* n counts neighbours along cp whose ranks are on the first node.  Nodes must divide cp evenly to count. */
+    const int first = plan->mesh.first, node = devices > 0 ? cluster_slot(plan->cluster, first) / devices : 0;
+    /* n counts neighbours along cp on the first one's node.  Nodes must divide cp evenly to count. */
     int n = 1;
-    while (devices > 0 && n < cp && mesh_neighbour(&plan->mesh, 0, CP, n) < devices) n++;
+    while (devices > 0 && n < cp &&
+           cluster_slot(plan->cluster, mesh_neighbour(&plan->mesh, first, CP, n)) / devices == node)
+        n++;
     return devices > 0 && cp % n == 0 ? n : cp;
 }
 
@@ -128,6 +174,21 @@ static double per_kept(const struct plan *plan)
     if (c == NULL) return 7 * per_element(plan, 0) * elements;
     if (c->copy_rate == 0 || c->flop_rate[plan->dtype] <= 0) return 1e-9;          /* copies take no time */
     return (double)dtype_size(plan->dtype) * (double)c->flop_rate[plan->dtype] / (double)c->copy_rate * elements;
+}
+
+/* A layer's forward pass has about so many kernels: two norms, four products, rotation, attention, an activation, two
+ * sums, and copies of the exchange. */
+enum { LAYER_KERNELS = 12 };
+
+/* Operations in the time in which the kernels of a layer are started, by the host or on the device. */
+static double per_micro(const struct plan *plan)
+{
+    const struct cluster *c = plan->cluster;
+    if (c == NULL) return 0;
+    const picoseconds host = c->kernels.set ? c->host.issue.kernel[c->kernels.set->issued] : 0,
+                      start = host > c->kernels.launch ? host : c->kernels.launch;
+    /* 10^6 operations a second are 10^-6 operations a picosecond. */
+    return 1e-6 * LAYER_KERNELS * (double)start * (double)c->flop_rate[plan->dtype];
 }
 
 /* The lengths of the samples of some sequences.  @param[out] length  room for their tokens.  @return how many. */
@@ -197,16 +258,18 @@ enum error_code plan_context_load(const struct plan *plan, int dp, int micro, st
     *out = (struct context_load){
         .length = length, .samples = sample_lengths(plan, own, length), .tokens = tokens,
         .devices = plan->mesh.size[CP],
-        .node = node_of_context(plan), .micros = plan_plans_steps(plan) ? plan->micros : 1,
+        .room = (int64_t)plan->micro_tokens, .node = node_of_context(plan),
+        .micros = plan_plans_steps(plan) ? plan->micros : 1,
         .micro = plan_plans_steps(plan) ? micro : 0,
         .query_width = c->H * c->A, .key_width = 2 * c->K * c->A,
         .heads = fewest_heads(plan), .per_element = per_element(plan, 0),
         .per_far_element = per_element(plan, plan->cluster ? plan->cluster->levels - 1 : 0),
-        .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
+        .per_micro = per_micro(plan), .layers = (int)block_at(c->L, plan->stages > 0 ? plan->stages : 1, 0).count,
         .per_kept = per_kept(plan), .per_pair = 4 * (double)(c->H * c->A),
         .per_token = model_forward_flops(c, 1, 1) / (double)c->L,
     };
-    const enum error_code e = context_load_mask(out, &c->mask, err);
+    enum error_code e = plan_attention_without(plan, &out->without, err);
+    if (!e) e = context_load_mask(out, &c->mask, err);
     if (e) context_load_free(out);
     return e;
 }

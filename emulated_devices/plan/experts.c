@@ -115,7 +115,8 @@ int plan_expert_size(const struct plan *plan, enum expert_axis axis)
 
 int plan_expert_place(const struct plan *plan, int rank, enum expert_axis axis)
 {
-    return rank % plan_stage_devices(plan) / expert_stride(plan, axis) % plan_expert_size(plan, axis);
+    return (rank - plan->mesh.first) % plan_stage_devices(plan) / expert_stride(plan, axis)
+        % plan_expert_size(plan, axis);
 }
 
 int plan_expert_members(const struct plan *plan, int rank, enum expert_axis axis, int member[])

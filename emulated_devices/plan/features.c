@@ -4,6 +4,8 @@
  * returns an error code. */
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "ref/exact/grid.h"
+#include "ref/exact/scalars.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
@@ -113,7 +115,7 @@ static bool tp_moves_weights(const struct facts *facts, struct typed *typed)
 /* With fewer key/value heads than parts several devices have a copy of a head. */
 static bool tp_copies_keys(const struct facts *facts, struct typed *typed)
 {
-    const struct tensor_parallel share = plan_tensor_share(facts->plan, 0);
+    const struct tensor_parallel share = plan_tensor_share(facts->plan, facts->plan->mesh.first);
     const int64_t heads = facts->plan->model.K;
     return tp(facts, NULL) && axes_size(&share, share.scheme->heads.columns) > heads &&
            features_say(typed, "--tp %d with %lld key/value heads", facts->plan->mesh.size[TP], (long long)heads);
@@ -651,6 +653,14 @@ static bool balance_of_microbatch(const struct facts *facts, struct typed *typed
     return balances_over(facts, OVER_MICROBATCH) && features_say(typed, "--balance-over microbatch");
 }
 
+/* The choices of all layers are one sum. */
+static bool balance_together(const struct facts *facts, struct typed *typed)
+{
+    const struct mixture_config *m = &facts->plan->model.mixture;
+    return facts->plan->model.mlp == MLP_MIXTURE && m->balance_coefficient > 0 &&
+           m->balance.layers == LAYERS_TOGETHER && say_model(facts, typed);
+}
+
 /* A loss or a capacity counts the choices of a whole sequence. */
 static bool by_sequence(const struct facts *facts, struct typed *typed)
 {
@@ -682,13 +692,11 @@ static bool adds_choices(const struct facts *facts, struct typed *typed)
            features_say(typed, "--dispatch %s", facts->plan->dispatch);
 }
 
-/* Results of a query are merged from several devices, or gradients of a copied key. */
+/* Results of a query are merged from several devices after they are rounded. */
 static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
-    const int *const size = facts->plan->mesh.size;
-    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (s->head.equality != PERMUTES || size[CP] * size[TP] > facts->plan->model.K) &&
+    return cp(facts, NULL) && !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->exact &&
            features_say(typed, "--attention %s", facts->plan->attention);
 }
 
@@ -705,6 +713,26 @@ static bool encoders(const struct facts *facts, struct typed *typed)
 static bool fp64(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->dtype == F64 && say_dtype(facts, typed);
+}
+
+static bool sections(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->layers.count > 0 && features_say(typed, "--plan with sections");
+}
+
+/* Exponentials of a row of logits add up in fp64, as integers of which the largest is 1 / KEY_GRID. */
+static bool wide_vocabulary(const struct facts *facts, struct typed *typed)
+{
+    const int64_t V = facts->plan->model.V;
+    return (double)V > 0x1p53 / KEY_GRID && features_say(typed, "a vocabulary of %lld", (long long)V);
+}
+
+/* A model that has learnt nothing has a loss of log V for each token. */
+static bool many_tokens(const struct facts *facts, struct typed *typed)
+{
+    const double tokens = (double)plan_most_sequences(facts->plan) * (double)facts->plan->S;
+    return tokens * scalar_log((double)facts->plan->model.V) >= LOSS_MOST &&
+           features_say(typed, "a step of %.0f tokens", tokens);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include "emulated_devices/plan/plan.h"
 #include "ref/model/params.h"
 
-static int tp_rank(const struct plan *plan, int tp) { return mesh_neighbour(&plan->mesh, 0, TP, tp); }
+static int tp_rank(const struct plan *plan, int tp) { return mesh_neighbour(&plan->mesh, plan->mesh.first, TP, tp); }
 
 /* Whether two boxes have an element in common: they must overlap in every dimension. */
 static bool boxes_meet(const struct box *a, const struct box *b, int ndim)

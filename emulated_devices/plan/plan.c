@@ -5,13 +5,14 @@
  * file, and ERR_MEMORY.
  */
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 
 enum error_code plan_schedule(const struct plan *plan, struct schedule *schedule, struct error *err)
 {
     /* The schedule may be a name of the registry or a file; an error is told with the flag. */
-    const struct schedule_request q = { .devices = plan->mesh.size[PP], .micros = plan->micros, .chunks = plan->chunks,
+    const struct schedule_request q = { .devices = plan_places(plan), .micros = plan->micros, .chunks = plan->chunks,
                                         .skip = plan->skip, .update_every = plan->update_every, .pairs = plan->pairs };
     const enum error_code e = schedule_by_name(schedule, plan->schedule, &q, err);
     schedule->receives_ahead = e ? 0 : plan->receives_ahead;
@@ -37,6 +38,11 @@ void plan_take_step(struct plan *plan, int64_t step)
 struct interval plan_microbatch(const struct plan *plan, int dp, int micro)
 {
     const int parts = plan_parts(plan), part = dp % parts;
+    /* Sections may have other numbers of copies: all cut the same microbatches. */
+    if (plan->layers.count > 0) {
+        const struct interval all = block_at(plan->B, plan->micros, micro), own = block_at(all.count, parts, part);
+        return interval_moved(own, all.first);
+    }
     if (plan->batches) return batch_plan_at(plan->batches, plan->batch_step, part, micro);
     /* A batch is cut twice: among the parts along dp, then into microbatches. */
     const struct interval own = block_at(plan->B, parts, part), of_own = block_at(own.count, plan->micros, micro);
@@ -46,9 +52,9 @@ struct interval plan_microbatch(const struct plan *plan, int dp, int micro)
 /* A stage has the parameters of its layers; the first also those of the embedding, the last those of the loss. */
 static bool stage_has(const struct plan *plan, int stage, const struct param_spec *spec)
 {
-    const bool last = stage == plan->stages - 1;
+    const bool first = stage == 0 && plan_has_embedding(plan), last = stage == plan->stages - 1 && plan_has_loss(plan);
     /* Layer -1 is the embedding; a tied one is on the last stage, too. */
-    if (spec->layer < 0) return stage == 0 || (spec->role == ROLE_TOKENS && plan->model.tied && last);
+    if (spec->layer < 0) return first || (spec->role == ROLE_TOKENS && plan->model.tied && last);
     if (spec->layer == plan->model.L) return last;
     return spec->layer >= plan_first_layer(plan, stage) && spec->layer < plan_first_layer(plan, stage + 1);
 }
@@ -75,7 +81,8 @@ bool plan_holds(const struct plan *plan, const struct schedule *schedule, int ra
     const int holders = plan_holders(plan, schedule, spec, place);
     bool holds = false;
     for (int i = 0; i < holders; i++) holds = holds || (place[i] == own && plan_has_expert(plan, rank, spec));
-    if (first) *first = holders > 0 && place[0] == own;
+    /* The matrix of a tied embedding is counted in the section of the embedding. */
+    if (first) *first = holders > 0 && place[0] == own && (spec->layer >= 0 || plan_has_embedding(plan));
     return holds;
 }
 

@@ -29,9 +29,14 @@ struct step_samples {
     int64_t *labels;                    /* [B] of each sequence, that count */
 };
 
+struct sections;
+
 struct plan {
     struct model_config model;          /* the whole model */
     struct mesh mesh;                   /* devices along each axis */
+    struct sections *sections;          /* runs of layers with a plan each (sections.h); NULL: this is the plan of all
+                                         * layers */
+    struct interval layers;             /* of a section: its layers; count 0: all of the model's */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
@@ -43,6 +48,8 @@ struct plan {
                                          * as one sample a sequence */
     const struct step_samples *samples; /* the same as lists of lengths, where devices share a batch; NULL: not there */
     int micros;                         /* microbatches of each data-parallel copy, M */
+    uint64_t micro_tokens;              /* a device holds so many tokens of a microbatch, and the attention scheme
+                                         * chooses how many of the microbatches have samples; 0: all do */
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */
     int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline: faster ones get more layers; all 0: equal */
@@ -75,6 +82,8 @@ struct plan {
     const int32_t *ids;                 /* [B*S] the tokens of this step; NULL: not known yet */
     const char *tensor, *attention, *dispatch, *schedule, *allreduce;   /* names in the registries; schedule may be a
                                                                          * file's name */
+    const char *attention_without;      /* names of the attention scheme's parts that are left out, with commas between
+                                         * them; NULL: none */
     struct context_split split;         /* of cp, for attention schemes of two dimensions; 0: the defaults */
     bool offload_activations;           /* to the slow tier of `data`, between forward and backward: away.h */
     const char *recompute;              /* which layers recompute activations: recompute.h; NULL: none */
@@ -127,6 +136,20 @@ struct loss_scale plan_loss_scale(const struct plan *);
 enum error_code plan_schedule(const struct plan *, struct schedule *, struct error *);
 
 /* How the plan divides the model and the batch. */
+
+/** The layers that the plan has: all, but in a section. */
+static inline struct interval plan_layers(const struct plan *plan)
+{
+    return plan->layers.count > 0 ? plan->layers : (struct interval){ 0, plan->model.L };
+}
+
+/* Whether the embedding, and the loss, are the plan's: not those of a section inside the model. */
+static inline bool plan_has_embedding(const struct plan *plan) { return plan_layers(plan).first == 0; }
+static inline bool plan_has_loss(const struct plan *plan)
+{
+    return interval_end(plan_layers(plan)) == plan->model.L;
+}
+
 static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
 
 /* The batch is cut into so many parts over dp; a copy computes this side of the weights first. */
@@ -197,6 +220,10 @@ struct interval plan_sequences(const struct plan *, int dp, int micro);
 /** Whether the attention scheme plans whole steps: which tokens each microbatch of a copy has. */
 bool plan_plans_steps(const struct plan *);
 
+/** The parts of the attention scheme that the plan leaves out.
+ *  @param[out] bits  as struct context_load has them.  @return OK; ERR_PLAN naming the parts that there are. */
+enum error_code plan_attention_without(const struct plan *, unsigned *bits, struct error *);
+
 /** The microbatch that each token of a step's batch is in, numbered over all copies.  Pure, of the plan's samples.
  *  @param[out] micro_of  [B*S], dp coordinate * microbatches + microbatch.  @return OK or ERR_MEMORY. */
 enum error_code plan_name_microbatches(const struct plan *, int32_t *micro_of, struct error *);
@@ -211,10 +238,7 @@ static inline int64_t plan_stream_rows(const struct plan *plan) { return STREAMS
 bool plan_follows_data(const struct plan *);
 
 /** Whether rows of activations, and so their memory, are known only in a step. */
-static inline bool plan_routes_rows(const struct plan *plan)
-{
-    return plan_follows_data(plan) || plan_cuts_experts(plan);
-}
+bool plan_routes_rows(const struct plan *);
 
 /** Whether outside attention the rows of a microbatch are ordered by a prediction of their experts. */
 bool plan_shuffles(const struct plan *);

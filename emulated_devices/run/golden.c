@@ -97,7 +97,8 @@ static void golden_fill(const void *context, int64_t step, int64_t first, int64_
     if (within) memcpy(within, golden_positions(g, step, first), bytes);
 }
 
-static enum error_code load_one(struct session *session, const struct parameter *parameter, struct error *err)
+static enum error_code load_one(struct session *session, struct trainer *section, const struct parameter *parameter,
+                                struct error *err)
 {
     char name[RECORD_NAME];
     const enum dtype wide = dtype_wide(parameter->w.dtype);
@@ -110,7 +111,7 @@ static enum error_code load_one(struct session *session, const struct parameter 
     if (!e) e = golden_read(session->golden, name, wide, n, whole, err);
     if (!e) {
         layout_cut(&parameter->layout, whole, piece.data, dtype_size(wide));
-        e = collect_keep_weights(&session->trainer, parameter, piece, err);
+        e = collect_keep_weights(section, parameter, piece, err);
     }
     free(whole), free(piece.data);
     return e;
@@ -126,8 +127,10 @@ static enum error_code load_start(struct session *session, struct error *err)
         session->record.first_step = session->trainer.step;
         return e;
     }
-    for (int i = 0; i < session->trainer.parameters.count && !e; i++)
-        e = load_one(session, &session->trainer.parameters.all[i], err);
+    struct trainer *part;
+    for (int n = 0; (part = trainer_section(&session->trainer, n)) != NULL; n++)
+        for (int i = 0; i < part->parameters.count && !e; i++)
+            e = load_one(session, part, &part->parameters.all[i], err);
     if (!e && session->trainer.routers.bias)
         e = golden_read_biases(session->golden, session->trainer.routers.bias, err);
     return comm_agree(session->trainer.comm, e, err);
@@ -346,10 +349,17 @@ static enum error_code write_dump(struct session *session, struct error *err)
     const struct train_dump *d = &session->dump;
     enum error_code e = session->dumps_end
         ? train_dump_end(&session->dump, &session->trainer, session->golden->steps, err) : OK;
+    const struct plan *const p = &session->options->plan;
+    char scale[40];
+    snprintf(scale, sizeof scale, "%.17g", p->loss_scale > 0 ? p->loss_scale : 1);
     const struct safetensors_pair about[] = { { "generator", "orrery train" },
-                                             { "model", session->golden->config.name } };
+                                             { "model", session->golden->config.name },
+                                             /* Only a run with exact sums has the last ones. */
+                                             { "arithmetic", "exact" }, { "dtype", dtype_name(p->dtype) },
+                                             { "loss_scale", scale } };
+    const int pairs = p->model.exact ? 5 : 2;
     if (!e && session->here)
-        e = fail_about(err, records_write(d->all, d->count, about, 2, session->options->dump, err), "--dump");
+        e = fail_about(err, records_write(d->all, d->count, about, pairs, session->options->dump, err), "--dump");
     if (!e) say_dumped(session, "tensors", d->count);
     return comm_agree(session->trainer.comm, e, err);
 }

@@ -46,6 +46,15 @@ static enum error_code plan_make_room(struct train_record *record, struct error 
     return OK;
 }
 
+/* A device's microbatches with samples are those of its copy. */
+static void note_microbatches(struct plan_findings *findings, const struct trainer *trainer)
+{
+    int used = 0;
+    for (int i = 0; i < trainer->plan.micros; i++) used += trainer->stage[0].micro[i].plan.tokens > 0;
+    if (findings->most_micros == 0 || used < findings->fewest_micros) findings->fewest_micros = used;
+    if (used > findings->most_micros) findings->most_micros = used;
+}
+
 static enum error_code take_report(struct trainer *trainer, void *context, struct error *err)
 {
     struct train_record *r = context;
@@ -55,6 +64,7 @@ static enum error_code take_report(struct trainer *trainer, void *context, struc
     if (e) return e;
     r->device[n] = report_of_device(trainer, o->steps);
     r->plan->peak[n] = plan_peak_of(trainer);
+    note_microbatches(r->plan, trainer);
     if (r->plan->profile) e = memory_of(trainer, r->plan->profile, &r->plan->memory[n], err);
     if (e) return e;
     return o->timeline ? fail_about(err, timeline_write(trainer, o->timeline, r->out, err), "--timeline") : OK;
@@ -159,6 +169,17 @@ static bool is_too_full(const struct train_record *record)
     return has > 0 && plan_fullest(record)->peak.total > has;
 }
 
+/* How many microbatches an attention scheme has chosen. */
+static void report_microbatches(const struct train_record *record)
+{
+    const struct plan_findings *const f = record->plan;
+    const struct plan *const p = &record->options->plan;
+    char copies[40] = "";
+    if (p->micro_tokens == 0) return;
+    if (f->most_micros > f->fewest_micros) snprintf(copies, sizeof copies, " to %d, copy by copy,", f->most_micros);
+    say(record->out, 8, "micro   %d%s of up to %d microbatches have samples", f->fewest_micros, copies, p->micros);
+}
+
 static void plan_report(const struct train_record *record)
 {
     const struct training training = report_training_of(record);
@@ -168,6 +189,7 @@ static void plan_report(const struct train_record *record)
     fprintf(record->out, "\n");
     plan_report_peak(record);
     plan_report_path(record);
+    report_microbatches(record);
     report_virtual_time(record);
     plan_report_waits(record);
     report_budget_print(record->out, &training);

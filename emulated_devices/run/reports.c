@@ -1,20 +1,23 @@
 /* reports.c -- collects each device's report on rank 0.  plan.c and session.c call these functions.  Errors:
  * ERR_MEMORY, ERR_COMM of a report; ERR_CHECK if counts differ from predictions. */
-#include "emulated_devices/run/run.h"
+#include "emulated_devices/run/report/report.h"
 #include "emulated_devices/verify/reference/counts.h"
 #include "ref/machine/system.h"
 
 struct device_report report_of_device(struct trainer *trainer, int64_t steps)
 {
-    struct device_report r = { .fingerprint = data_fingerprint_part(&trainer->data),
-                              .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
+    struct device_report r = { .rank = trainer->comm->rank, .peak = trainer->device->arena.peak,
                               .resident = system_resident(),
                                .virtual_time = trainer->device->clock.now,
                                    .computing = trainer->device->clock.computing,
                               .held = trainer->device->clock.starts.held,
                                .flops = trainer->device->clock.flops };
-    for (int i = 0; i < trainer->parameters.count; i++)
-        r.parameters += (uint64_t)layout_count(&trainer->parameters.all[i].layout);
+    struct trainer *part;
+    for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++) {
+        r.fingerprint += data_fingerprint_part(&part->data);
+        for (int i = 0; i < part->parameters.count; i++)
+            r.parameters += (uint64_t)layout_count(&part->parameters.all[i].layout);
+    }
     r.offloaded = data_offloaded(&trainer->data);
     r.activations_away = trainer_activation_moves(trainer).bytes_written;
     r.tier = trainer_tier_traffic_counted(trainer);
@@ -26,9 +29,11 @@ struct device_report report_of_device(struct trainer *trainer, int64_t steps)
     return r;
 }
 
-enum error_code collect_reports(struct trainer *trainer, int64_t steps, struct device_report *all, struct error *err)
+enum error_code collect_reports(struct trainer *trainer, int64_t steps, const double *processor,
+                                struct device_report *all, struct error *err)
 {
-    const struct device_report own = report_of_device(trainer, steps);
+    struct device_report own = report_of_device(trainer, steps);
+    own.processor = report_median(processor, steps);
     return comm_bring(trainer->comm, &own, sizeof own, all, err);
 }
 

@@ -3,6 +3,7 @@
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
 #include "emulated_devices/model/charged.h"
@@ -10,6 +11,7 @@
 #include "emulated_devices/train/data/data.h"
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/verify/reference/compare.h"
+#include "ref/io/yaml.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -41,6 +43,9 @@ struct train_options {
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
+    int *slots;                         /* [devices] of --slots; NULL without; owned */
+    struct sections sections;           /* of --plan; none without */
+    struct yaml *plan_file;             /* its text, to which names of schemes point; owned */
     struct affinity affinity;           /* of --affinity; empty without */
     struct expert_owners owners;        /* of --owners; empty without */
     const char *load_word;              /* as typed behind --load; NULL: routers choose, in plans the load is even */
@@ -123,6 +128,7 @@ struct device_report {
     picoseconds virtual_time, computing;        /* all of it; what its operations took */
     picoseconds held;                   /* that its compute stream has waited for the host to start kernels */
     double flops;                       /* that it was charged with */
+    double processor;                   /* seconds of a processor in its process, of a median step */
     struct model_state offloaded;       /* bytes on the slow tier */
     uint64_t activations_away;          /* likewise, of all microbatches of the last step */
     struct tier_traffic tier;           /* read from it and written to it */
@@ -136,7 +142,8 @@ struct divergence {
     int64_t step;                       /* in which the number came up */
     const char *what;                   /* its name, "loss"; NULL: all are finite */
     double value;                       /* infinite, or no number */
-    int64_t lost_layer, lost_row;       /* as in struct step_result */
+    struct lost_sum lost;               /* as in struct step_result */
+    int64_t lost_layer, lost_row;       /* likewise */
 };
 
 /* The results of a run, on rank 0. */
@@ -144,7 +151,7 @@ struct train_record {
     const struct train_options *options;        /* of the run */
     struct step_result *step;           /* [steps] */
     double *seconds;                    /* [steps] of the devices' step alone */
-    double *processor;                  /* [steps] of its processor time, in device 0's process; NULL: not measured */
+    double *processor;                  /* [steps] of processor time in this device's process; NULL: not measured */
     int64_t first_step, steps;          /* steps done before this run; steps that it has done */
     struct comparison comparison;       /* with the reference, or with a golden file */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
@@ -205,8 +212,10 @@ struct device_report report_of_device(struct trainer *, int64_t steps);
 /** The fingerprint of all weights: of the devices' parts together. */
 uint64_t train_fingerprint(const struct train_record *);
 
-/** Collect every device's report on rank 0.  Collective. */
-enum error_code collect_reports(struct trainer *, int64_t steps, struct device_report *all, struct error *);
+/** Collect every device's report on rank 0.  Collective.
+ *  @param processor  [steps] seconds of a processor in this device's process. */
+enum error_code collect_reports(struct trainer *, int64_t steps, const double *processor, struct device_report *all,
+                                struct error *);
 
 /* sample.c: the trained model's loss on held-out text, and a sample of `bytes` bytes.  Collective over all devices;
  * rank 0 has the loss and prints the text. */

@@ -180,7 +180,7 @@ static enum error_code say_memory(const struct train_record *record, enum error_
 static enum error_code collect_record(struct session *session, enum error_code e, struct error *err)
 {
     const enum error_code told = collect_reports(&session->trainer, session->trainer.step - session->record.first_step,
-                        session->record.device, err);
+                                                 session->record.processor, session->record.device, err);
     if (told) return told;
     return comm_agree(session->trainer.comm, session->speaks ? say_memory(&session->record, e, err) : e, err);
 }
@@ -400,9 +400,10 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
     struct session *const r = watch->session;
     const int64_t i = step->index;
     step_diverges(trainer->plan.optimizer, trainer->step, &step->result, &r->divergence);
+    r->record.processor[i] = step->processor;
     if (r->speaks) {
         r->record.step[i] = step->result;
-        r->record.seconds[i] = step->seconds, r->record.processor[i] = step->processor;
+        r->record.seconds[i] = step->seconds;
         r->record.steps = i + 1;
         report_step(&r->record, i);
     }

@@ -44,7 +44,7 @@ struct invariant {
      * @return OK; ERR_CHECK with both numbers; ERR_MEMORY. */
     enum error_code (*holds)(const void *seen, int64_t *checked, struct error *);
 };
-enum { INVARIANTS_MOST = 4 };           /* of a scheme */
+enum { INVARIANTS_MOST = 6 };           /* of a scheme */
 
 struct scheme {
     enum scheme_kind kind;              /* the registry that it is in */

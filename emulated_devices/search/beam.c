@@ -229,7 +229,7 @@ static bool may_fit(struct search *search, struct choice *choice, int from)
     for (enum dimension d = BY_MESH; d < of_memory[from]; d++)
         if (!plan_space_set(search->space, d, &p, choice->value[d])) return false;
     for (int i = 0; i < plan_space_values(search->space, of_memory[from], &p); i++) {
-        if (search_is_tired(search, FIRST_SHARE)) return false;
+        if (search_is_tired(search, FIRST_SHARE) || search_stops(search)) return false;
         choice->value[of_memory[from]] = i;
         if (may_fit(search, choice, from + 1)) return true;
     }

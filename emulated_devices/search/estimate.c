@@ -69,9 +69,9 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
 /* These are the longest times of any device: forward, backward for inputs, for weights, and the whole step. */
 struct noted { picoseconds part[PARTS], end; double work, opening; };
 
-/* To deal a choice of an expert, to list and to count it takes as long as this part of an operation: a million choices,
- * those of 30 sequences in a layer of deepseek-v3, took 0.1 s. */
-static const double CHOOSES = 0.07;
+/* To deal a choice of an expert and to count it takes as long as this part of an operation: a million choices, those of
+ * 30 sequences in a layer of deepseek-v3, took 10 ms. */
+static const double CHOOSES = 0.01;
 
 /* A stage has one microbatch, and its first layers may be dense. */
 static double choosing_work(const struct plan *plan)
@@ -117,25 +117,27 @@ static bool is_wide(const struct plan *plan)
 /* Plan one stage of so many copies and layers; OF_REST is what the step takes outside its passes.  ERR_CHECK, without
  * a text: too many devices would run. */
 static enum error_code plan_stage(const struct plan *plan, const struct stage_key *stage_key, int copies,
-                                  int64_t layers, struct noted *noted, struct error *err)
+                                  int64_t layers, const struct crew_stop *stop, struct noted *noted,
+                                  struct error *err)
 {
     struct plan q;
     struct dry_run d = { .crew.events = 0 };
     *noted = (struct noted){ .end = 0 };
     enum error_code e = stage_plan(&q, plan, stage_key, copies, layers, err);
     if (!e && is_wide(&q)) e = ERR_CHECK;
-    if (!e) e = dry_run(&q, 1, false, NULL, NULL, estimate_note, noted, &d, err);
+    if (!e) e = dry_run_step(&q, stop, NULL, estimate_note, noted, &d, err);
     noted->work += (double)d.crew.events;
     if (!e) noted->opening = (OPENS + estimate_listing(&q)) * d.crew.lives;
     noted->part[OF_REST] = noted->end - noted->part[OF_FORWARD] - noted->part[OF_INPUT] - noted->part[OF_WEIGHT];
     return e;
 }
 
-/* The result is a number of layers after which the next layer is not a dense layer of a mixture. */
+/* The result is a number of layers that may be a model: the last of them, and the next, are not dense layers of a
+ * mixture. */
 static int64_t few_layers(const struct model_config *config)
 {
     int64_t few = 1;
-    while (few + 1 < config->L && layer_set_has(&config->dense.at, (int)few)) few++;
+    while (few < config->L && layer_set_has(&config->dense.at, (int)few - 1)) few++;
     return few;
 }
 
@@ -143,13 +145,13 @@ static int64_t few_layers(const struct model_config *config)
 struct two_stages { struct noted small, large; };
 
 static enum error_code plan_two(struct two_stages *two, const struct plan *plan, const struct stage_key *stage_key,
-                                int copies, double *worked, struct error *err)
+                                int copies, struct estimator *estimator, struct error *err)
 {
     const int64_t few = few_layers(&plan->model);
-    enum error_code e = plan_stage(plan, stage_key, copies, few, &two->small, err);
-    if (!e && plan->model.L == 1) two->large = two->small;
-    else if (!e) e = plan_stage(plan, stage_key, copies, few + 1, &two->large, err);
-    if (!e) *worked += two->small.work + two->large.work + two->small.opening + two->large.opening;
+    enum error_code e = plan_stage(plan, stage_key, copies, few, estimator->stop, &two->small, err);
+    if (!e && plan->model.L == few) two->large = two->small;
+    else if (!e) e = plan_stage(plan, stage_key, copies, few + 1, estimator->stop, &two->large, err);
+    if (!e) estimator->worked += two->small.work + two->large.work + two->small.opening + two->large.opening;
     return e;
 }
 
@@ -174,34 +176,35 @@ static bool has_few_copies(const struct stage_key *stage_key)
     return stage_key->dp > ESTIMATE_COPIES && half % stage_key->ep == 0;
 }
 
-/* The difference of a stage with a layer more is that layer; the rest is what a model has once. */
+/* The difference of a stage with a layer more is that layer; the rest is what a model has once.  Where no layer is left
+ * to add, all of the time is the layers'. */
 static void split_times(struct stage_times *times, const struct two_stages *two, int64_t L, int64_t few)
 {
     const struct noted *const small = &two->small, *const large = &two->large;
     /* layer = time of few + 1 layers - time of few layers; ends = time of few layers - few layer. */
     for (int i = 0; i < PARTS; i++) {
         const picoseconds more = large->part[i] - small->part[i];
-        times->layer[i] = L == 1 ? small->part[i] : more > 0 ? more : 0;
+        times->layer[i] = few == L ? small->part[i] / L : more > 0 ? more : 0;
         times->ends[i] = small->part[i] > few * times->layer[i] ? small->part[i] - few * times->layer[i] : 0;
     }
-    times->layer_work = L == 1 ? small->work : fmax(0, large->work - small->work);
+    times->layer_work = few == L ? small->work / (double)L : fmax(0, large->work - small->work);
     times->ends_work = fmax(0, small->work - (double)few * times->layer_work);
 }
 
-static enum error_code time_stage(struct stage_times *times, const struct plan *plan, double *worked,
+static enum error_code time_stage(struct stage_times *times, const struct plan *plan, struct estimator *estimator,
                                   struct error *err)
 {
     const struct stage_key *const key = &times->key;
     const bool few = has_few_copies(key);
     struct two_stages most, half;
-    enum error_code e = few ? plan_two(&half, plan, key, ESTIMATE_COPIES / 2, worked, err) : OK;
-    if (!e) e = plan_two(&most, plan, key, few ? ESTIMATE_COPIES : key->dp, worked, err);
+    enum error_code e = few ? plan_two(&half, plan, key, ESTIMATE_COPIES / 2, estimator, err) : OK;
+    if (!e) e = plan_two(&most, plan, key, few ? ESTIMATE_COPIES : key->dp, estimator, err);
     if (!e && few)
         noted_with_copies(&most.small, &half.small, key->dp), noted_with_copies(&most.large, &half.large, key->dp);
     if (!e) split_times(times, &most, plan->model.L, few_layers(&plan->model));
     times->there = e == OK, times->wide = e == ERR_CHECK;
     /* A stage that cannot be planned is kept as such, so that nobody tries again. */
-    return e == ERR_MEMORY ? e : OK;
+    return e == ERR_MEMORY || e == ERR_STOPPED ? e : OK;
 }
 
 /* Find the times of a stage by its key, or plan the stage now and keep its times. */
@@ -221,7 +224,7 @@ static enum error_code find_stage(struct estimator *estimator, const struct plan
     *s = (struct stage_times){ .key = key };
     estimator->planned++;
     *out = s;
-    return time_stage(s, plan, &estimator->worked, err);
+    return time_stage(s, plan, estimator, err);
 }
 
 void estimator_close(struct estimator *estimator)
@@ -246,7 +249,7 @@ static picoseconds estimate_hop(const struct plan *plan)
     const struct cluster *c = plan->cluster;
     const int stage = plan_stage_devices(plan);
     if (c == NULL || plan->mesh.size[PP] == 1) return 0;
-    const struct link *l = &c->link[link_between(c->link, c->levels, 0, stage)];
+    const struct link *l = &c->link[cluster_level(c, 0, stage)];
     const uint64_t bytes = (uint64_t)(plan_microbatch(plan, 0, 0).count * plan->S / plan->mesh.size[CP]
                                       * plan->model.D) *
                            dtype_size(plan->dtype);

@@ -17,6 +17,7 @@
 #include "emulated_devices/device/cluster.h"
 
 struct plan;
+struct crew_stop;
 
 /* Stages that were planned before: their times are kept. */
 struct estimator {
@@ -24,6 +25,7 @@ struct estimator {
     int count, room;
     uint64_t planned;                   /* stages */
     double worked;                      /* what that took, as struct estimate counts it */
+    const struct crew_stop *stop;       /* when estimating shall end; NULL: it shall not */
 };
 
 void estimator_close(struct estimator *);
@@ -35,11 +37,12 @@ double estimate_listing(const struct plan *);
 enum { ESTIMATE_COPIES = 128, ESTIMATE_LIVES = 256 };
 
 /* The time of a step, and how much planning the step would take: operations and messages of all devices that would
- * run.  INT64_MAX and infinite: there is no estimate. */
+ * run.  INT64_MAX and infinite: there is no estimate, also after an error. */
 struct estimate { picoseconds time; double work; };
 
 /** Estimate a step.
- *  @param plan  checked.  @return OK; ERR_PLAN if there is no such stage; ERR_MEMORY. */
+ *  @param plan  checked.  @return OK; ERR_PLAN if there is no such stage; ERR_STOPPED;
+ *  ERR_MEMORY. */
 enum error_code estimate_step(struct estimator *, const struct plan *plan, struct estimate *, struct error *);
 
 #endif

@@ -1,9 +1,11 @@
 /* likes.c -- which of the registered schemes training frameworks have: one row for each framework.
  *
- * cli/train/search.c limits a search with the rows (--like); cli/list/ prints them.  ERR_USAGE names a framework that
- * is not here.  Schemes that need a table or a size of their own (hsdp, mics, hpz) are left out: a search has none.
+ * cli/train/search.c limits a search with the rows (--like), and adds schemes that plan if there are lengths;
+ * cli/list/ prints the rows.  ERR_USAGE names a framework that is not here.  Schemes that need a table or a size of
+ * their own (hsdp, mics, hpz) are left out: a search has none.
  */
 #include "emulated_devices/search/likes.h"
+#include "emulated_devices/schemes/attention/attention.h"
 #include "ref/io/options.h"
 #include <string.h>
 
@@ -78,4 +80,13 @@ enum error_code likes_limit(struct plan_space *space, struct likes *joined, cons
     for (enum dimension d = BY_MESH; d < DIMENSION_COUNT; d++)
         if (space->only[d] == NULL && joined->text[d][0]) space->only[d] = joined->text[d];
     return OK;
+}
+
+void likes_add_planning(struct plan_space *space, struct likes *joined)
+{
+    char *const text = joined->text[BY_ATTENTION];
+    /* A list of the command line, or none, was not joined from rows. */
+    if (space->only[BY_ATTENTION] != text) return;
+    for (int i = 0; attention_scheme_at(i); i++)
+        if (attention_scheme_at(i)->plan) like_join(text, attention_scheme_at(i)->head.name);
 }

@@ -31,4 +31,8 @@ struct likes { char text[DIMENSION_COUNT][LIKES_TEXT]; };
  */
 enum error_code likes_limit(struct plan_space *, struct likes *likes, const char *names, struct error *err);
 
+/** Add all attention schemes that plan by the lengths of samples to the ones that frameworks have; a list that was
+ *  given stays as it is.  @param likes  of likes_limit. */
+void likes_add_planning(struct plan_space *, struct likes *likes);
+
 #endif

@@ -62,6 +62,13 @@ bool search_ends(struct search *search)
     return search->ended;
 }
 
+bool search_stops(struct search *search)
+{
+    const bool stops = search->stop.asked && search->stop.asked(search->stop.context);
+    search->ended = search->ended || stops;
+    return stops;
+}
+
 static void search_tell(const struct search *search, const char *doing, double part)
 {
     if (search->tell) search->tell(search->context, doing, part);
@@ -89,9 +96,12 @@ enum error_code search_add(struct search *search, const struct plan *plan, const
     if (search->count == search->room && !search_grow(search))
         return fail(err, ERR_MEMORY, "no memory for %d plans", search->count + 1);
     struct estimate step = { 0, 0 };
+    search->estimator.stop = &search->stop;
     const enum error_code e = estimates ? estimate_step(&search->estimator, plan, &step, err) : OK;
     if (e == ERR_MEMORY) return e;
-    if (!e) new.estimate = step.time, new.work = step.work;
+    search->ended = search->ended || e == ERR_STOPPED;
+    /* A plan without an estimate, for whatever reason, comes last, and may be any work. */
+    new.estimate = step.time, new.work = step.work;
     if (place) *place = search->count;
     search->of[search->count++] = new;
     *slot_of(search, choice) = search->count;
@@ -161,17 +171,17 @@ static enum error_code replay(const struct plan *plan, struct events **events, p
 }
 
 /* A step on the plan's cluster; a replay needs all events of all devices. */
-static enum error_code run_step(const struct plan *plan, int64_t most_events, struct candidate *candidate,
+static enum error_code run_step(const struct search *search, const struct plan *plan, struct candidate *candidate,
                                 struct error *err)
 {
     const bool replays = cluster_replays(plan->cluster);
     struct dry_events events;
     struct planned noted = { 0 };
     struct dry_run d;
-    int64_t left = most_events > 0 ? most_events : STEP_MOST_EVENTS;
+    int64_t left = search->most_events > 0 ? search->most_events : STEP_MOST_EVENTS;
     /* A replay needs every event; otherwise all devices together may keep `left` events. */
     enum error_code e = dry_events_open(&events, plan->mesh.devices, replays ? NULL : &left, err);
-    if (!e) e = dry_run(plan, 1, false, &events, NULL, search_note, &noted, &d, err);
+    if (!e) e = dry_run_step(plan, &search->stop, &events, search_note, &noted, &d, err);
     if (!e && replays) e = replay(plan, events.of, &noted.time, err);
     if (!e) {
         candidate->time = noted.time, candidate->peak = noted.peak;
@@ -185,18 +195,18 @@ static enum error_code run_step(const struct plan *plan, int64_t most_events, st
 }
 
 /* Plan a step as if devices did not share links.  The time by the clocks alone needs no replay. */
-static enum error_code plan_by_clocks(const struct plan *plan, int64_t most_events, struct candidate *candidate,
-                                      struct error *err)
+static enum error_code plan_by_clocks(const struct search *search, const struct plan *plan,
+                                      struct candidate *candidate, struct error *err)
 {
     const struct cluster alone = cluster_without_replay(plan->cluster);
     struct plan q = *plan;
     q.cluster = &alone;
-    return run_step(&q, most_events, candidate, err);
+    return run_step(search, &q, candidate, err);
 }
 
 enum error_code search_plan(const struct plan *plan, struct candidate *candidate, struct error *err)
 {
-    return plan_by_clocks(plan, 0, candidate, err);
+    return plan_by_clocks(&(struct search){ .count = 0 }, plan, candidate, err);
 }
 
 /* ---- ranking ----------------------------------------------------------------------------------------------------- */
@@ -274,8 +284,11 @@ enum error_code search_plan_now(struct search *search, int place, struct error *
     /* A candidate that lacks memory even by the lower bound is not planned, unless all are asked for. */
     if (e || (lacks > 0 && !search->plans_all)) return e;
     if (search->of[place].time > 0 || !plan_space_make(search->space, &search->of[place].choice, &p)) return OK;
+    const enum error_code planned = plan_by_clocks(search, &p, &search->of[place], err);
+    search->ended = search->ended || planned == ERR_STOPPED;
+    if (planned == ERR_STOPPED) return OK;
     search->planned++, search->worked += search->of[place].work;
-    return plan_by_clocks(&p, search->most_events, &search->of[place], err);
+    return planned;
 }
 
 bool search_is_tired(const struct search *search, double share)
@@ -310,7 +323,7 @@ static enum error_code plan_least_work(struct search *search, struct error *err)
         e = search_plan_now(search, i, err);
         const struct candidate *const c = &search->of[i];
         if (c->time > 0) search->dear -= search->dear > 0;
-        if (e || (c->time > 0 && search_fits(c, search->memory))) break;
+        if (e || search_stops(search) || (c->time > 0 && search_fits(c, search->memory))) break;
         /* A candidate that lacks memory by its bound was not planned, and its bound is known now. */
         if (c->time == 0 && c->least <= search->memory) break;
     }
@@ -326,7 +339,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
     sort(search, most_promising);
     for (int i = 0; i < search->count && !e && (search->most == 0 || search->planned < search->most); i++) {
         /* A search that ends early still plans until it has an answer. */
-        if (fits && search_ends(search)) break;
+        if (search_stops(search) || (fits && search_ends(search))) break;
         if (search->of[i].time == 0 && !search_affords(search, i, 1)) {
             search->dear++;
             continue;
@@ -335,7 +348,7 @@ enum error_code search_rank(struct search *search, int *ranked, struct error *er
         fits = fits || (!e && search->of[i].time > 0 && search_fits(&search->of[i], search->memory));
         search_tell(search, "planning", (double)search->planned / (double)plans_at_most(search));
     }
-    if (!e && !fits && search->work_most > 0) e = plan_least_work(search, err);
+    if (!e && !fits && search->work_most > 0 && !search_stops(search)) e = plan_least_work(search, err);
     sort(search, fastest);
     while (*ranked < search->count && search->of[*ranked].time > 0 && search_fits(&search->of[*ranked], search->memory))
         ++*ranked;
@@ -393,7 +406,8 @@ static enum error_code replay_one(struct search *search, int place, int *replaye
     struct plan p;
     const picoseconds clocks = c->time;
     if (c->clocks > 0 || !plan_space_make(search->space, &c->choice, &p)) return OK;
-    const enum error_code e = run_step(&p, search->most_events, c, err);
+    const enum error_code e = run_step(search, &p, c, err);
+    if (e == ERR_STOPPED) return search->ended = true, OK;
     c->clocks = clocks, ++*replayed;
     return e;
 }
@@ -425,8 +439,9 @@ enum error_code search_replay(struct search *search, int best, int most, int *ra
     }
     const int frontiers = search_frontier(search->of, n, place);
     /* The frontier first: no other plan is better in time and memory at once. */
-    for (int i = 0; i < frontiers && replayed < most && !e; i++) e = replay_one(search, place[i], &replayed, err);
-    for (; next < n && replayed < most && !e; next++) {
+    for (int i = 0; i < frontiers && replayed < most && !e && !search_stops(search); i++)
+        e = replay_one(search, place[i], &replayed, err);
+    for (; next < n && replayed < most && !e && !search_stops(search); next++) {
         if (search->of[next].clocks > 0) continue;
         if (groups_within(search, n, search->of[next].time, done, place) >= best) break;
         e = replay_one(search, next, &replayed, err);
@@ -436,6 +451,7 @@ enum error_code search_replay(struct search *search, int best, int most, int *ra
     *beaten = next == n || groups_within(search, n, search->of[next].time, done, place) >= best;
     free(place), free(done);
     sort(search, fastest);
-    *ranked = replayed;
+    /* If it was asked to end before any was replayed, the plans are ranked by the clocks. */
+    *ranked = replayed > 0 ? replayed : n;
     return e;
 }

@@ -16,6 +16,7 @@
 #ifndef ORRERY_SEARCH_SEARCH_H
 #define ORRERY_SEARCH_SEARCH_H
 
+#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/train/dry_run/step_path.h"
 #include "emulated_devices/search/estimate.h"
 #include "emulated_devices/search/plan_space.h"
@@ -55,6 +56,7 @@ struct search {
     void (*tell)(void *context, const char *doing, double part);
     bool (*ends)(void *context);        /* whether the search shall end with what it has; NULL: it shall not */
     void *context;                      /* first argument of both */
+    struct crew_stop stop;              /* whether it shall end in the middle of planning a step, with what it has */
     bool ended;                         /* before all was looked at that the planner wanted */
 };
 
@@ -71,6 +73,9 @@ int search_find(const struct search *, const struct choice *);
 
 /** Whether the search shall end now with what it has.  Planners ask between looks, and return OK if so. */
 bool search_ends(struct search *);
+
+/** Whether it shall end at once, even if it has nothing. */
+bool search_stops(struct search *);
 
 /** Plan a candidate now, if it may fit and was not planned: for an early answer.  @return OK or an error. */
 enum error_code search_plan_now(struct search *, int place, struct error *);

@@ -21,6 +21,12 @@ enum { TOKEN_BITS = 21, TOKEN_BIN = 4, TOKEN_TERMS = 256 };
  * backward gradients may be much smaller than weights and activations. */
 enum { GRID_FORWARD = -50, GRID_GRADIENT = -64, GRID_BESIDE_GRADIENT = -36 };
 
+/* Exponentials of a row of logits are integers of the first grid, losses of tokens of the second; fp64 adds both
+ * without rounding while their sums stay below 2^53 units. */
+#define KEY_GRID 0x1p34
+#define LOSS_GRID 0x1p28
+#define LOSS_MOST (0x1p53 / LOSS_GRID)
+
 /* A row without numbers other than 0, and one with an infinity or a NaN, have no grid. */
 enum { GRID_ZERO = INT32_MIN, GRID_NONE = INT32_MAX };
 

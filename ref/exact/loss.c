@@ -3,7 +3,8 @@
  * Source    the formulas of ref/ops/cross_entropy.c; sums: docs/checking/exact.md
  * Shapes    as there; total and hit are fp64
  * Forward   each exp(logit - top), at most 1, is an integer times 2^-34: total is exact in fp64 up to 2^19 entries
- *           each token's loss is an integer times 2^-28: their sum is exact in fp64 up to 2^20 tokens of loss 32
+ *           each token's loss is an integer times 2^-28: their sum is exact in fp64 up to 2^20 tokens of loss 32; a
+ *           loss of 2^23, or one that is not finite, makes the sum NaN
  * Backward  dlogits in fp32, from the total rounded to fp32
  * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  Nothing fails.
  */
@@ -12,9 +13,6 @@
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
-
-#define KEY_GRID 0x1p34
-#define LOSS_GRID 0x1p28
 
 void FN(cross_entropy_sums)(struct tensor total, struct tensor hit, struct tensor logits, struct tensor top,
                             struct tensor labels, int64_t first)
@@ -41,9 +39,16 @@ void FN(cross_entropy_loss)(double *loss, struct tensor total, struct tensor top
     const int32_t *label = labels.data;
     double sum = 0;
     for (int64_t n = 0; n < N; n++)
-        if (label[n] != ignore)
-            sum += grid_round((exact_log(((const double *)total.data)[n]) + (double)CONST_DATA(top)[n]
-                               - ((const double *)hit.data)[n]) * LOSS_GRID);
+        if (label[n] != ignore) {
+            const double one = exact_log(((const double *)total.data)[n]) + (double)CONST_DATA(top)[n]
+                               - ((const double *)hit.data)[n];
+            if (!(one * LOSS_GRID < 0x1p51)) {
+                fixed_lose(one < (double)INFINITY ? FIXED_BEYOND : FIXED_NOT_FINITE);
+                *loss = (double)NAN;
+                return;
+            }
+            sum += grid_round(one * LOSS_GRID);
+        }
     *loss = sum * (1 / LOSS_GRID);
 }
 

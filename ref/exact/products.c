@@ -132,30 +132,73 @@ static void put_element(const struct exact_product *p, int64_t row, int64_t colu
 {
     const int a = p->row_grid[row], b = p->column_grid[column];
     const int64_t at = row * p->ld + p->first + column;
-    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? FIXED_NONE
+    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? fixed_lose(FIXED_NOT_FINITE)
         : integer == 0 ? 0 : fixed_scaled(integer, a + b);
     if (p->bias != NULL) sum = fixed_add(sum, fixed_of((double)p->bias[column]));
     if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
     else tensor_set(p->to, at, fixed_to_odd(p->add ? fixed_add(sum, fixed_of(tensor_get(p->to, at))) : sum));
 }
 
-/* A row of the result without bias: fp64 holds the integer and the scaled sum, so one conversion rounds. */
+/* a + b, its last bit 1 where bits below are lost, so that one more rounding to fewer bits rounds the sum once. */
+static inline double add_to_odd(double a, double b)
+{
+    const double sum = a + b, part = sum - a, lost = (a - (sum - part)) + (b - part);
+    int64_t bits;
+    memcpy(&bits, &sum, sizeof bits);
+    /* Of the two neighbours of the sum one is odd: the nearest number, or the next one on the side of what is lost. */
+    bits += lost != 0 && (bits & 1) == 0 ? ((lost > 0) == (sum > 0) ? 1 : -1) : 0;
+    double odd;
+    memcpy(&odd, &bits, sizeof odd);
+    return odd;
+}
+
+/* A row of the result: fp64 holds the integer and the scaled sum, so one conversion rounds; with a bias their sum is
+ * rounded to odd before. */
 static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, const double *scale)
 {
     const double unit = fixed_power(p->row_grid[row]);
     const int64_t at = row * p->ld + p->first;
-    if (p->to.dtype == REAL_DTYPE)
+    if (p->to.dtype == REAL_DTYPE && p->bias == NULL)
         for (int64_t j = 0; j < p->n; j++) DATA(p->to)[at + j] = (float)(c[j] * (unit * scale[j]));
-    else for (int64_t j = 0; j < p->n; j++) tensor_set(p->to, at + j, c[j] * (unit * scale[j]));
+    else if (p->to.dtype == REAL_DTYPE)
+        for (int64_t j = 0; j < p->n; j++)
+            DATA(p->to)[at + j] = (float)add_to_odd(c[j] * (unit * scale[j]), (double)p->bias[j]);
+    else for (int64_t j = 0; j < p->n; j++)
+        tensor_set(p->to, at + j, p->bias == NULL ? c[j] * (unit * scale[j])
+                                                  : add_to_odd(c[j] * (unit * scale[j]), (double)p->bias[j]));
 }
 
-/* Whether put_row_quickly gives the bits of put_element: the row has a grid, and no sum can reach the end of the
- * window of fixed_sum.h. */
+/* A row of sums that are not finished: the integers, moved to the unit of such sums. */
+static void put_sums_quickly(const struct exact_product *p, int64_t row, const double *c)
+{
+    const int up = p->row_grid[row] - FIXED_UNIT;
+    const int64_t at = row * p->ld + p->first;
+    for (int64_t j = 0; j < p->n; j++) {
+        const int grid = p->column_grid[j];
+        const fixed_bits integer = (fixed_bits)(fixed_sum)(int64_t)c[j];
+        const fixed_sum sum = grid == GRID_ZERO ? 0 : (fixed_sum)(integer << (up + grid));
+        fixed_put(p->to.data, at + j, p->bias == NULL ? sum : fixed_add(sum, fixed_of((double)p->bias[j])));
+    }
+}
+
+/* Whether the two above give the bits of put_element: the row has a grid, and no sum can reach the end of the window of
+ * fixed_sum.h. */
 static bool row_is_quick(const struct exact_product *p, int64_t row, int widest)
 {
     const int grid = p->row_grid[row];
-    return p->bias == NULL && p->to.dtype != EXACT && !p->add && p->k <= GRID_TERMS && grid != GRID_NONE &&
-           grid != GRID_ZERO && widest != GRID_NONE && grid + widest + 53 < 27;
+    return !p->add && p->k <= GRID_TERMS && grid != GRID_NONE && grid != GRID_ZERO && widest != GRID_NONE &&
+           (widest == GRID_ZERO || grid + widest + 53 < 26);
+}
+
+/* Whether biases are numbers that such a row takes: 0, or so large that their last bits are above the window's unit,
+ * and smaller than half of the window. */
+static bool biases_are_quick(const struct exact_product *p)
+{
+    for (int64_t j = 0; j < p->n && p->bias != NULL; j++) {
+        const double size = fabs((double)p->bias[j]);
+        if (size != 0 && !(size >= 0x1p-76 && size < 0x1p26)) return false;
+    }
+    return true;
 }
 
 static int widest_of(const int *grid, int64_t n)
@@ -172,6 +215,7 @@ static void exact_product_run(const struct exact_product *p)
            *const scale = products_take(p->n, sizeof *scale);
     int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
     const int widest = widest_of(p->column_grid, p->n);
+    const bool quick = biases_are_quick(p);
     for (int64_t j = 0; j < p->n; j++)
         scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0
             : fixed_power(p->column_grid[j]);
@@ -193,7 +237,9 @@ static void exact_product_run(const struct exact_product *p)
         }
         #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
         for (int64_t i = 0; i < rows; i++) {
-            if (row_is_quick(p, first + i, widest)) put_row_quickly(p, first + i, c + i * p->n, scale);
+            const bool row_quick = quick && row_is_quick(p, first + i, widest);
+            if (row_quick && p->to.dtype == EXACT) put_sums_quickly(p, first + i, c + i * p->n);
+            else if (row_quick) put_row_quickly(p, first + i, c + i * p->n, scale);
             else for (int64_t j = 0; j < p->n; j++)
                 put_element(p, first + i, j, p->k > GRID_TERMS ? sum[i * p->n + j] : (int64_t)c[i * p->n + j]);
         }
@@ -296,25 +342,41 @@ static void quantise_tokens(double *q, struct tensor X, const int *grid, const s
     }
 }
 
-/* dW [O, D] += the integers of up to TOKEN_TERMS tokens of one bin, times 2^exponent. */
-static void add_tokens(struct tensor dW, const double *dy, int64_t O, const double *x, int64_t D, int64_t tokens,
-                       int exponent, double *c)
+/* Tokens of one bin whose integers fp64 adds without rounding: rows of both operands, and the sum's exponent. */
+struct token_group { int64_t first, tokens; int exponent; };
+/* Integers of so many groups are held at once; of one where the result is wide. */
+enum { GROUPS_AT_ONCE = 4, WIDE_RESULT = 16384 };
+
+/* Rows of dW += those of c, times 2^exponent; c has integers below 2^53. */
+static void add_rows(struct tensor dW, int64_t first, int64_t count, const double *c, int exponent)
+{
+    const int up = exponent - FIXED_UNIT;
+    #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
+    for (int64_t i = 0; i < count; i++) {
+        const fixed_sum term = up < 127 - 53 ? (fixed_sum)((fixed_bits)(fixed_sum)(int64_t)c[i] << up)
+                                             : fixed_scaled((int64_t)c[i], exponent);
+        fixed_put(dW.data, first + i, fixed_add(fixed_at(dW.data, first + i), term));
+    }
+}
+
+/* dW [O, D] += the integers of some groups: all groups of some rows of dW in turn, which stay in the cache. */
+static void add_groups(struct tensor dW, const double *dy, int64_t O, const double *x, int64_t D,
+                       const struct token_group *group, int groups, double *c)
 {
     for (int64_t first = 0; first < O; first += ROWS_AT_ONCE) {
         const int64_t rows = O - first < ROWS_AT_ONCE ? O - first : ROWS_AT_ONCE;
-        cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)rows, (int)D, (int)tokens, 1, dy + first, (int)O, x,
-                    (int)D, 0, c, (int)D);
-        #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
-        for (int64_t i = 0; i < rows * D; i++) {
-            const int64_t at = first * D + i;
-            fixed_put(dW.data, at, fixed_add(fixed_at(dW.data, at), fixed_scaled((int64_t)c[i], exponent)));
+        for (const struct token_group *g = group; g < group + groups; g++) {
+            const int64_t at = g->first - group->first;
+            cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)rows, (int)D, (int)g->tokens, 1,
+                        dy + at * O + first, (int)O, x + at * D, (int)D, 0, c, (int)D);
+            add_rows(dW, first * D, rows * D, c, g->exponent);
         }
     }
 }
 
 static void products_spoil(struct tensor dW)
 {
-    for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, FIXED_NONE);
+    for (int64_t i = 0; i < tensor_count(dW); i++) fixed_put(dW.data, i, fixed_lose(FIXED_NOT_FINITE));
 }
 
 static void products_backward_weight(struct tensor dW, struct tensor dY, struct tensor dy_top, struct tensor X,
@@ -327,16 +389,26 @@ static void products_backward_weight(struct tensor dW, struct tensor dY, struct 
         *const x_grid = products_grids(X, x_top, false, TOKEN_BITS, GRID_BESIDE_GRADIENT);
     struct token *const token = products_take(N, sizeof *token);
     const int64_t count = list_tokens(token, N, dy_grid, x_grid);
-    double *const dy = products_take(TOKEN_TERMS * O, sizeof *dy), *const x = products_take(TOKEN_TERMS * D, sizeof *x),
+    const int most = O > WIDE_RESULT ? 1 : GROUPS_AT_ONCE;
+    const int64_t held = most * TOKEN_TERMS < N ? most * TOKEN_TERMS : N;
+    double *const dy = products_take(held * O, sizeof *dy), *const x = products_take(held * D, sizeof *x),
            *const c = products_take(ROWS_AT_ONCE * D, sizeof *c);
     if (count < 0) products_spoil(dW);
-    for (int64_t first = 0, tokens; first < count; first += tokens) {
-        tokens = 1;
-        while (tokens < TOKEN_TERMS && first + tokens < count && token[first + tokens].bin == token[first].bin)
-            tokens++;
-        quantise_tokens(dy, dY, dy_grid, token + first, tokens, true);
-        quantise_tokens(x, X, x_grid, token + first, tokens, false);
-        add_tokens(dW, dy, O, x, D, tokens, token[first].bin * TOKEN_BIN + FIXED_UNIT, c);
+    for (int64_t first = 0; first < count;) {
+        struct token_group group[GROUPS_AT_ONCE];
+        int groups = 0;
+        const int64_t begin = first;
+        for (; groups < most && first < count; groups++) {
+            struct token_group *const g = &group[groups];
+            *g = (struct token_group){ first, 1, token[first].bin * TOKEN_BIN + FIXED_UNIT };
+            while (g->tokens < TOKEN_TERMS && first + g->tokens < count &&
+                   token[first + g->tokens].bin == token[first].bin)
+                g->tokens++;
+            first += g->tokens;
+        }
+        quantise_tokens(dy, dY, dy_grid, token + begin, first - begin, true);
+        quantise_tokens(x, X, x_grid, token + begin, first - begin, false);
+        add_groups(dW, dy, O, x, D, group, groups, c);
     }
     free(dy), free(x), free(c), free(token), free(dy_grid), free(x_grid);
 }

@@ -1,12 +1,13 @@
-/* tokens.c -- gradients of embeddings and norms with exact sums over tokens, and the sum of two such sums.
+/* tokens.c -- gradients of embeddings, norms and sinks with exact sums over tokens, and the sum of two such sums.
  *
- * Source    the formulas of ref/ops/add.c, embedding.c, layernorm.c, rmsnorm.c and head_norm.c; sums:
- *           docs/checking/exact.md
- * Shapes    as there; dW, dw and db are EXACT
+ * Source    the formulas of ref/ops/add.c, embedding.c, layernorm.c, rmsnorm.c, head_norm.c and attention_sinks.c;
+ *           sums: docs/checking/exact.md
+ * Shapes    as there; dW, dw, db and dsinks are EXACT
  * Rounding  each term is computed in fp32 as there, and added without rounding
  * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  Nothing fails.
  */
 #include "ref/numeric/fixed_sum.h"
+#include "ref/ops/exp.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
@@ -95,4 +96,21 @@ void FN(head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct te
                 add_term(dw, i, CONST_DATA(dY)[at] * (CONST_DATA(X)[at] * CONST_DATA(rstd)[n * p.count + h]));
             }
     }
+}
+
+/* Threads split the heads. */
+void FN(attention_sinks_backward)(struct tensor dsinks, struct tensor dO, struct tensor O, struct tensor lse,
+                                  struct attention a)
+{
+    const int64_t N = tensor_rows(O), H = a.H, n = tensor_cols(lse);
+    assert(dsinks.dtype == EXACT && tensor_count(dsinks) == H && tensor_count(lse) == N * H);
+
+    #pragma omp parallel for schedule(static) if (N * H * a.A > PARALLEL_FROM)
+    for (int64_t h = 0; h < H; h++)
+        for (int64_t row = 0; row < N; row++) {
+            const int64_t o = (row * H + h) * a.A, l = (row / n * H + h) * n + row % n;
+            const real p = FN(fast_exp)(CONST_DATA(a.sinks)[h] - CONST_DATA(lse)[l]);
+            /* dsink -= p D */
+            add_term(dsinks, h, -(p * FN(dot)(CONST_DATA(dO) + o, CONST_DATA(O) + o, a.A)));
+        }
 }

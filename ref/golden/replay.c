@@ -34,6 +34,10 @@ static void replay_keep(struct replay *replay, const char *name, struct tensor t
 {
     enum { GROW = 256 };
     if (replay->pass && !replay->pass->wanted(replay->pass->context, name)) return;
+    if (replay->judge) {
+        replay->judge->see(replay->judge->context, name, t, scale);
+        return;
+    }
     if (replay->apart) {
         keep_distance(replay, t, scale);
         return;
@@ -163,8 +167,8 @@ static void replay_see(void *context, const char *name, int layer, bool gradient
         note_idle(r, r->model.block[layer].experts);
     }
     if (!r->keeping) return;
-    if (in_block) snprintf(full, sizeof full, "%s/h.%d.%s", gradient ? "grad" : "act", layer, name);
-    else snprintf(full, sizeof full, "%s/%s", gradient ? "grad" : "act", name);
+    if (in_block) snprintf(full, sizeof full, "%s%s/h.%d.%s", r->before, gradient ? "grad" : "act", layer, name);
+    else snprintf(full, sizeof full, "%s%s/%s", r->before, gradient ? "grad" : "act", name);
     replay_keep(r, full, t, gradient ? r->model.loss_scale : 1);
 }
 
@@ -205,6 +209,7 @@ static enum error_code replay_start(struct replay *replay, struct error *err)
         else e = golden_read(replay->golden, name, m.dtype, tensor_count(m), m.data, err);
         if (!e && replay->disturb.see && !is_mixed(replay))
             replay->disturb.see(replay->disturb.context, name, 0, false, m, 1);
+        if (!e && replay->judge) replay_keep(replay, name, m, 1);
         if (!e) round_master(replay, i);
         for (int s = 0; s < OPTIMIZER_MAX_STATES; s++)
             memset(replay->state[i * OPTIMIZER_MAX_STATES + s].data, 0, tensor_bytes(m));
@@ -350,7 +355,8 @@ static void replay_update(struct replay *replay, const struct optimizer *optimiz
 static void keep_biases(struct replay *replay, const char *folder)
 {
     char name[RECORD_NAME];
-    for (int64_t l = 0; l < replay->model.config.L && golden_is_own(replay->golden); l++) {
+    const bool kept = golden_is_own(replay->golden) || replay->judge;
+    for (int64_t l = 0; l < replay->model.config.L && kept; l++) {
         const struct param_spec s = model_router_bias(&replay->model.config, l);
         snprintf(name, sizeof name, "%.31s/%s", folder, s.name);
         if (s.ndim > 0) keep_numbers(replay, name, replay->model.router_bias + l * s.dim[0], s.dim[0]);
@@ -370,6 +376,29 @@ static void keep_result(struct replay *replay, const struct optimizer *optimizer
     }
 }
 
+/* forward_backward, which shows a judge all tensors of the step's pass under names of their own. */
+static enum error_code judged_pass(struct replay *replay, const struct optimizer *optimizer, int64_t step,
+                                   double *loss, struct error *err)
+{
+    replay->before[0] = 0;
+    if (step > 0)
+        snprintf(replay->before, sizeof replay->before, "%.16s/%d/", optimizer->name, (int)(step + 1) % 100);
+    replay->keeping = replay->judge != NULL;
+    const enum error_code e = forward_backward(replay, step, loss, err);
+    replay->keeping = false;
+    return e;
+}
+
+/* A judge is shown the loss and norm of each pass, and clipping takes the norm that the judge leaves. */
+static void keep_pass_numbers(struct replay *replay, double *loss, double *norm)
+{
+    char name[RECORD_NAME];
+    snprintf(name, sizeof name, "%sloss", replay->before);
+    keep_numbers(replay, name, loss, 1);
+    snprintf(name, sizeof name, "%snorm", replay->before);
+    keep_numbers(replay, name, norm, 1);
+}
+
 /* One step of an optimizer, from 0.  The first one's gradients are those of the pass over the first batch. */
 static enum error_code one_step(struct replay *replay, const struct optimizer *optimizer,
                                 const struct hyperparameters *hyper,
@@ -377,13 +406,16 @@ static enum error_code one_step(struct replay *replay, const struct optimizer *o
 {
     const struct golden *g = replay->golden;
     char at[8], folder[FOLDER];
-    enum error_code e = forward_backward(replay, step, loss, err);
+    snprintf(at, sizeof at, "/%d", (int)(step + 1) % 100);
+    enum error_code e = judged_pass(replay, optimizer, step, loss, err);
     if (e) return e;
     /* The norm is that of the gradients before clipping. */
     *norm = gradient_norm(replay);
-    snprintf(at, sizeof at, "/%d", (int)(step + 1) % 100);
+    if (replay->judge) keep_pass_numbers(replay, loss, norm);
     snprintf(folder, sizeof folder, "%s%s/grad", optimizer->name, at);
-    if (g->every_step && step > 0) keep_parameters(replay, folder, replay->model.g, 1, replay->model.loss_scale);
+    /* A judge has seen the gradients in the pass. */
+    const bool kept = g->every_step && step > 0 && replay->judge == NULL;
+    if (kept) keep_parameters(replay, folder, replay->model.g, 1, replay->model.loss_scale);
     replay_update(replay, optimizer, hyper, step + 1, lr, *norm);
     transformer_move_biases(&replay->model);
     if (g->every_step && step + 1 < g->steps) keep_result(replay, optimizer, at);
@@ -445,7 +477,8 @@ static bool name_microbatches(struct replay *replay)
 static enum error_code open_replay(struct replay *replay, enum dtype dtype, struct error *err)
 {
     enum error_code e = transformer_open(&replay->model, &replay->golden->config, dtype, replay->golden->seed, err);
-    if (!e && is_mixed(replay)) e = transformer_keep_gradients_in(&replay->model, dtype_wide(dtype), err);
+    if (!e && is_mixed(replay) && !replay->model.config.exact)
+        e = transformer_keep_gradients_in(&replay->model, dtype_wide(dtype), err);
     if (e) return e;
     if (dtype == F16) replay->model.loss_scale = REPLAY_LOSS_SCALE;
     const int n = replay->model.params * OPTIMIZER_MAX_STATES;
@@ -470,10 +503,11 @@ static enum error_code run_from_start(struct replay *replay, const struct pertur
     if (disturb) replay->disturb = perturbing_observer(&replay->disturbance);
     enum error_code e = replay_start(replay, err);
     if (!e) e = one_pass(replay, err);
-    if (!e && g->micros > 0 && replay->pass == NULL) e = microbatches(replay, err);
+    if (!e && g->micros > 0 && replay->pass == NULL && replay->judge == NULL) e = microbatches(replay, err);
     for (const char *list = NULL; !e && replay->pass == NULL;) {
         list = golden_next_optimizer(g, list, optimizer);
         if (list == NULL) break;
+        if (replay->judge && !replay->judge->wants(replay->judge->context, optimizer)) continue;
         e = some_steps(replay, optimizer, err);
     }
     if (!e && replay->failed) e = fail(err, ERR_MEMORY, "no memory to remember the tensors of %s", g->file.path);
@@ -496,6 +530,19 @@ enum error_code replay_run(struct replay *replay, const struct golden *golden, e
                            const struct perturbation *disturb, struct error *err)
 {
     return golden_replay_run(replay, golden, dtype, disturb, NULL, NULL, err);
+}
+
+enum error_code replay_judged(const struct golden *golden, enum dtype dtype, bool exact, double scale,
+                              const struct replay_judge *judge, struct error *err)
+{
+    struct golden own = *golden;
+    struct replay replay = { .golden = &own, .judge = judge };
+    own.config.exact = exact;
+    enum error_code e = open_replay(&replay, dtype, err);
+    replay.model.loss_scale = scale;
+    if (!e) e = run_from_start(&replay, NULL, err);
+    replay_free(&replay);
+    return e;
 }
 
 enum error_code replay_pass_run(struct replay *replay, const struct golden *golden, enum dtype dtype,

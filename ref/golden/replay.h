@@ -28,6 +28,14 @@ struct replay_pass {
     const void *context;
 };
 
+/* Who is shown every tensor, and may replace its numbers: what follows is computed from the tensor as it is then. */
+struct replay_judge {
+    /* @param scale  the number that the tensor has been multiplied by: of gradients the loss scale. */
+    void (*see)(void *context, const char *name, struct tensor, double scale);
+    bool (*wants)(void *context, const char *optimizer);        /* whether steps of this optimizer are run */
+    void *context;
+};
+
 struct replay {
     const struct golden *golden;
     const struct replay_pass *pass;     /* NULL: all passes and steps of the file */
@@ -44,6 +52,9 @@ struct replay {
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */
     int64_t choices;
     int64_t idle;                       /* experts of a layer that no token of a whole batch chose, in all passes */
+    const struct replay_judge *judge;   /* is shown all tensors, also those of later passes, and none is recorded; NULL:
+                                         * nobody */
+    char before[24];                    /* with a judge: before the names of this pass, "adamw/2/", or empty */
     const struct replay *follow;        /* run whose choices the recorded pass uses; NULL: its own */
     double *apart;                      /* not NULL: of each record only its distance from that of `follow` is kept */
     double *size;                       /* with `apart`: and its squared norm; NULL: that is not asked for */
@@ -77,6 +88,16 @@ enum error_code replay_batch(struct replay *, const struct golden *, enum dtype,
  */
 enum error_code replay_pass_run(struct replay *, const struct golden *, enum dtype, const struct replay_pass *pass,
                                 const struct perturbation *disturb, struct error *);
+
+/**
+ * Run all passes and steps of the file, and show every tensor to a judge, in order of execution.  Activations of a
+ * later step's pass have that step before their names: "adamw/2/act/h.0.ln_1".  Nothing is recorded.
+ * @param exact  compute with sums that do not round (ref/exact/).
+ * @param scale  the loss scale.
+ * @return as replay_run.
+ */
+enum error_code replay_judged(const struct golden *, enum dtype, bool exact, double scale, const struct replay_judge *,
+                              struct error *);
 
 /**
  * Like replay_run, but in the recorded pass each token goes to the same experts as in another run of the file.  Where

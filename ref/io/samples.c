@@ -4,6 +4,7 @@
  * ERR_MEMORY.
  */
 #include "ref/io/samples.h"
+#include "ref/exact/scalars.h"
 #include "ref/io/output.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
@@ -104,7 +105,7 @@ static enum error_code samples_read_lognormal(struct lognormal *drawn, const cha
 static int64_t drawn_length(const struct lognormal *drawn, int64_t S, uint64_t seed, int64_t sample)
 {
     const double normal = random_normal(seed, random_stream("length of a sample"), (uint64_t)sample);
-    const double length = drawn->median * exp(drawn->deviation * normal);
+    const double length = drawn->median * scalar_exp(drawn->deviation * normal);
     const int64_t n = length < (double)S ? (int64_t)lrint(length) : S, least = S < 2 ? S : 2;
     return n < least ? least : n > S ? S : n;
 }

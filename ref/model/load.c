@@ -3,6 +3,7 @@
  * fit the model is ERR_FORMAT, a wrong S of zipf:S is ERR_USAGE.  Without memory the code is ERR_MEMORY.  After an
  * error of load_open there is nothing to close. */
 #include "ref/model/load.h"
+#include "ref/exact/scalars.h"
 #include "ref/io/output.h"
 #include "ref/io/safetensors.h"
 #include "ref/model/config.h"
@@ -51,7 +52,7 @@ static enum error_code open_zipf(struct load *load, double exponent, const struc
     if (load->below == NULL || load->expert == NULL) return fail(err, ERR_MEMORY, "no memory for a load of experts");
     for (int64_t n = 0; n < columns; n++) {
         /* Whole numbers as weights: sums are exact, and the same on every machine. */
-        const double weight = floor(ZIPF_UNIT * pow((double)(n + 1), -exponent));
+        const double weight = floor(ZIPF_UNIT * scalar_power((double)(n + 1), -exponent));
         load->below[n + 1] = load->below[n] + (weight > 1 ? (uint64_t)weight : 1);
     }
     /* Each layer has its own random order of ranks. */
@@ -271,4 +272,17 @@ enum error_code load_deal(const struct load *load, const struct model_config *co
     }
     free(room);
     return OK;
+}
+
+bool load_count(const struct load *load, const struct model_config *config, int64_t first, int64_t count,
+                int32_t *of_column)
+{
+    const struct mixture_config *m = &config->mixture;
+    const int64_t columns = mixture_columns(m);
+    if ((load && load->kind != LOAD_EVEN) || m->capacity_factor > 0) return false;
+    /* As many rows as there are columns choose each column k times; only what is left over is dealt. */
+    for (int64_t e = 0; e < columns; e++) of_column[e] += (int32_t)(count / columns * m->k);
+    for (int64_t row = first; row < first + count % columns; row++)
+        for (int64_t i = 0; i < m->k; i++) of_column[expert_dealt(m, (row % columns * m->k + i) % columns)]++;
+    return true;
 }

@@ -26,6 +26,7 @@
 #define ORRERY_LOAD_H
 
 #include "ref/error.h"
+#include <stdbool.h>
 #include <stdint.h>
 
 struct model_config;
@@ -58,6 +59,16 @@ void load_close(struct load *);
  */
 enum error_code load_deal(const struct load *load, const struct model_config *, int64_t S, int64_t step, int64_t layer,
                           int64_t first, int64_t count, int32_t *choice, struct error *);
+
+/**
+ * How often some rows of the batch choose each column of the router in any layer, if that follows without dealing them:
+ * of an even load whose choices are never dropped.  Pure.
+ * @param load               NULL: even.
+ * @param[in,out] of_column  [columns] the counts are added; unchanged if the result is false.
+ * @return whether it follows.
+ */
+bool load_count(const struct load *load, const struct model_config *, int64_t first, int64_t count,
+                int32_t *of_column);
 
 /** Write choices as a file.  @param choice  [steps, L, rows, k].  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code load_write(const char *path, const struct model_config *, const int32_t *choice, int64_t steps,

@@ -1,6 +1,7 @@
 /* operands.c -- what operations get that follows from a config alone.  Files of check/, model/, ref/model/, verify/
  * and other rooms call these functions.  No function returns an error code. */
 #include "ref/model/operands.h"
+#include "ref/exact/scalars.h"
 #include "ref/model/config.h"
 #include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
@@ -37,7 +38,7 @@ double attention_scale(const struct model_config *config)
     if (config->multipliers.scores > 0) return config->multipliers.scores;
     /* YaRN of latent attention enlarges scores by the square of mscale. */
     const double more = LATENT(config) && r->scaling == SCALING_YARN && r->factor > 1 && r->all_dim > 0
-                            ? 0.1 * r->all_dim * log(r->factor) + 1 : 1;
+                            ? 0.1 * r->all_dim * scalar_log(r->factor) + 1 : 1;
     return more * more / sqrt(config->score_width > 0 ? config->score_width : (double)config->A);
 }
 

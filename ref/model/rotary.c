@@ -2,6 +2,7 @@
  * schemes/sbp/operators.c and ref/model/transformer.c fill their tables here.  check/recompute/elementwise.c reads
  * single frequencies.  A table [S, R] has R/2 cosines, then R/2 sines in each row.  No function reports errors. */
 #include "ref/model/rotary.h"
+#include "ref/exact/scalars.h"
 #include "ref/model/kinds.h"
 #include <math.h>
 
@@ -10,7 +11,8 @@
 /* The pair, a real number, that turns so often in the original context. */
 static double pair_of_turns(const struct rotary *rotary, int64_t R, double turns)
 {
-    return (double)R * log((double)rotary->original_positions / (turns * TWO_PI)) / (2 * log(rotary->theta));
+    return (double)R * scalar_log((double)rotary->original_positions / (turns * TWO_PI))
+           / (2 * scalar_log(rotary->theta));
 }
 
 /* How far pair i is on the way from the pairs that turn often to those that turn seldom, from 0 to 1. */
@@ -27,7 +29,7 @@ static double yarn_ramp(const struct rotary *rotary, int64_t R, int64_t i)
 
 double rotary_frequency(const struct rotary *rotary, int64_t R, int64_t i, int64_t S)
 {
-    const double f = 1 / pow(rotary->theta, (double)(2 * i) / (double)R);
+    const double f = 1 / scalar_power(rotary->theta, (double)(2 * i) / (double)R);
     if (rotary->scaling == SCALING_NONE || rotary->scaling == SCALING_DYNAMIC) return f;
     if (rotary->scaling == SCALING_LINEAR) return f / rotary->factor;
     if (rotary->scaling == SCALING_LONG) return f / (rotary_by_length(rotary, S) ? rotary->longer : rotary->shorter)[i];
@@ -60,8 +62,10 @@ void rotary_table(const struct rotary *rotary, struct tensor table)
         /* table[p] = size cos(p f_i) for each pair, then size sin(p f_i). */
         const double f = rotary_frequency(rotary, R, i, S);
         for (int64_t p = 0; p < S; p++) {
-            tensor_set(table, p * R + i, size * cos((double)p * f));
-            tensor_set(table, p * R + half + i, size * sin((double)p * f));
+            double sine, cosine;
+            scalar_turn((double)p * f, &sine, &cosine);
+            tensor_set(table, p * R + i, size * cosine);
+            tensor_set(table, p * R + half + i, size * sine);
         }
     }
 }

@@ -28,11 +28,21 @@ enum { FIXED_UNIT = -100 };             /* exponent of the last bit of a sum */
 /* The lowest number of 128 bits stands for a sum that does not exist. */
 #define FIXED_NONE ((fixed_sum)((fixed_bits)1 << 127))
 
+/* Why a sum does not exist: it went beyond the bits there are, or has a term that is not finite. */
+enum fixed_loss { FIXED_ALL_THERE, FIXED_BEYOND, FIXED_NOT_FINITE };
+
+/** Note in this process that a sum does not exist, unless one before does not.  Any thread may call.
+ *  @return FIXED_NONE. */
+fixed_sum fixed_lose(enum fixed_loss why) __attribute__((cold, noinline));
+
+/** Why the first sum since the last call does not exist, in this process. */
+enum fixed_loss fixed_loss_take(void);
+
 static inline fixed_sum fixed_add(fixed_sum a, fixed_sum b)
 {
     fixed_sum sum;
-    if (__builtin_add_overflow(a, b, &sum) || a == FIXED_NONE || b == FIXED_NONE) return FIXED_NONE;
-    return sum;
+    if (a == FIXED_NONE || b == FIXED_NONE) return fixed_lose(FIXED_NOT_FINITE);
+    return __builtin_add_overflow(a, b, &sum) ? fixed_lose(FIXED_BEYOND) : sum;
 }
 
 /* The sum m 2^exponent.  The caller guarantees exponent >= FIXED_UNIT. */
@@ -42,7 +52,7 @@ static inline fixed_sum fixed_scaled(int64_t m, int exponent)
     const int64_t size = m < 0 ? -m : m;
     if (m == 0) return 0;
     /* The product must stay below 2^127. */
-    if (shift >= 127 || (shift > 63 && size >> (127 - shift) != 0)) return FIXED_NONE;
+    if (shift >= 127 || (shift > 63 && size >> (127 - shift) != 0)) return fixed_lose(FIXED_BEYOND);
     return (fixed_sum)((fixed_bits)(fixed_sum)m << shift);
 }
 
@@ -54,7 +64,7 @@ static inline fixed_sum fixed_of(double x)
     /* x = fraction 2^exponent, with 53 bits of a fraction; numbers below 2^-1022 have no hidden bit, and round to 0. */
     const int exponent = (int)(bits >> 52 & 2047) - 1075;
     const int64_t size = (int64_t)((bits & 0xfffffffffffff) | (uint64_t)1 << 52), fraction = bits >> 63 ? -size : size;
-    if (exponent == 2047 - 1075) return FIXED_NONE;
+    if (exponent == 2047 - 1075) return fixed_lose(FIXED_NOT_FINITE);
     /* All bits of x lie above the unit, or x is rounded to the unit. */
     return exponent >= FIXED_UNIT ? fixed_scaled(fraction, exponent) : (fixed_sum)(int64_t)rint(x * 0x1p100);
 }
@@ -86,7 +96,7 @@ static inline double fixed_to_odd(fixed_sum sum)
 /* The sum rounded to fp64. */
 static inline double fixed_to_double(fixed_sum sum)
 {
-    return sum == FIXED_NONE ? (double)NAN : ldexp((double)sum, FIXED_UNIT);
+    return sum == FIXED_NONE ? (double)NAN : (double)sum * 0x1p-100;
 }
 
 /** Element i of an array as a double, rounded; and an element from a double. */

@@ -72,14 +72,17 @@ static void FN(hide)(real *tile, const struct head *t, int64_t q0, int64_t rows,
     }
 }
 
-/* tile = scale Q K^T, capped, for queries q0.. and keys k0.., and -infinity for what is not seen. */
-static void FN(score_tile)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
-                           int64_t k0, int64_t cols, enum sight seen)
+bool FN(attention_rows_score)(real *tile, const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
+                              int64_t k0, int64_t cols)
 {
+    const enum sight seen = tile_sight(t, q0, rows, k0, cols);
+    if (seen == NOTHING) return false;
+    /* tile = scale Q K^T, capped */
     FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, a->scale, t->q + q0 * t->ld_q, t->ld_q, t->k + k0 * t->ld_kv,
              t->ld_kv, 0, tile, TILE);
     for (int64_t r = 0; r < rows && a->cap > 0; r++) FN(cap_row)(tile + r * TILE, (real)a->cap, cols);
     if (seen == SOMETHING) FN(hide)(tile, t, q0, rows, k0, cols);
+    return true;
 }
 
 /* The number of keys from k0 on, at most n, whose positions follow each other in a sequence of S. */
@@ -175,6 +178,73 @@ real FN(attention_row_softmax)(real *x, const struct head *t, const struct atten
     return seen > 0 ? top + REAL_FN(log)(total) : -(real)INFINITY;
 }
 
+/* ---- gradients of a tile ----------------------------------------------------------------------------------------- */
+
+/* A row of a tile: p = its probabilities, from scores; ds = the gradients of scores, from those of probabilities. */
+static void FN(score_gradients)(real *restrict p, real *restrict ds, real lse, real D, real cap, int64_t n)
+{
+    const bool blind = lse == -(real)INFINITY;
+    for (int64_t c = 0; c < n; c++) ds[c] -= D;
+    for (int64_t c = 0; c < n && cap > 0; c++) ds[c] *= FN(cap_slope)(p[c], cap);
+    for (int64_t c = 0; c < n; c++) {
+        p[c] = blind ? 0 : FN(fast_exp)(p[c] - lse);
+        ds[c] *= p[c];
+    }
+}
+
+bool FN(attention_rows_differentiate)(real *p, real *ds, const real *d_o, int64_t ld_o, const real *lse, const real *D,
+                                      const struct head *t, const struct attention *a, int64_t q0, int64_t rows,
+                                      int64_t k0, int64_t cols)
+{
+    if (!FN(attention_rows_score)(p, t, a, q0, rows, k0, cols)) return false;
+    FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, t->v + k0 * t->ld_kv, t->ld_kv, 0, ds, TILE);
+    FN(attention_drop)(ds, TILE, t, a, q0, rows, k0, cols);
+    for (int64_t r = 0; r < rows; r++) {
+        FN(score_gradients)(p + r * TILE, ds + r * TILE, lse[r], D[r], (real)a->cap, cols);
+        if (sees_one(t, a, q0 + r)) FN(clear_columns)(ds + r * TILE, 0, 1, cols);
+    }
+    return true;
+}
+
+/* ---- sums over keys whose largest score is known ----------------------------------------------------------------- */
+
+void FN(attention_rows_top)(real *top, const struct head *t, const struct attention *a, int64_t q0)
+{
+    const int64_t rows = t->queries - q0 < TILE ? t->queries - q0 : TILE;
+    real tile[TILE * TILE];
+    top += q0;
+    for (int64_t r = 0; r < rows; r++) top[r] = t->sink > top[r] ? t->sink : top[r];
+    for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
+        const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
+        if (!FN(attention_rows_score)(tile, t, a, q0, rows, k0, cols)) continue;
+        for (int64_t r = 0; r < rows; r++) {
+            const real most = FN(max)(tile + r * TILE, cols);
+            top[r] = most > top[r] ? most : top[r];
+        }
+    }
+}
+
+#ifndef SUMS_EXACTLY            /* ref/exact/attention.c has the sums that do not round */
+
+void FN(attention_rows_sum)(real *o, int64_t ld_o, real *total, const real *top, const struct head *t,
+                            const struct attention *a, int64_t q0)
+{
+    const int64_t rows = t->queries - q0 < TILE ? t->queries - q0 : TILE;
+    real tile[TILE * TILE];
+    o += q0 * ld_o, total += q0, top += q0;
+    for (int64_t r = 0; r < rows; r++) total[r] += top[r] > -(real)INFINITY ? FN(fast_exp)(t->sink - top[r]) : 0;
+    for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
+        const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
+        if (!FN(attention_rows_score)(tile, t, a, q0, rows, k0, cols)) continue;
+        for (int64_t r = 0; r < rows; r++) {
+            if (top[r] == -(real)INFINITY) FN(clear_columns)(tile + r * TILE, 0, 1, cols);
+            else total[r] += FN(exp_row)(tile + r * TILE, top[r], cols);
+        }
+        FN(attention_drop)(tile, TILE, t, a, q0, rows, k0, cols);
+        FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, 1, tile, TILE, t->v + k0 * t->ld_kv, t->ld_kv, 1, o, ld_o);
+    }
+}
+
 /* ---- a tile of queries ------------------------------------------------------------------------------------------- */
 
 /* This holds what the softmax of a tile's queries has added up so far. */
@@ -209,9 +279,7 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
 
     for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
         const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
-        const enum sight seen = tile_sight(t, q0, rows, k0, cols);
-        if (seen == NOTHING) continue;
-        FN(score_tile)(tile, t, a, q0, rows, k0, cols, seen);
+        if (!FN(attention_rows_score)(tile, t, a, q0, rows, k0, cols)) continue;
         FN(add_scores)(&s, tile, o, ld_o, rows, cols, a->A, first);
         FN(attention_drop)(tile, TILE, t, a, q0, rows, k0, cols);
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, 1, tile, TILE, t->v + k0 * t->ld_kv, t->ld_kv, !first, o, ld_o);
@@ -224,18 +292,6 @@ void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct h
     }
 }
 
-/* A row of a tile: p = its probabilities, from scores; ds = the gradients of scores, from those of probabilities. */
-static void FN(score_gradients)(real *restrict p, real *restrict ds, real lse, real D, real cap, int64_t n)
-{
-    const bool blind = lse == -(real)INFINITY;
-    for (int64_t c = 0; c < n; c++) ds[c] -= D;
-    for (int64_t c = 0; c < n && cap > 0; c++) ds[c] *= FN(cap_slope)(p[c], cap);
-    for (int64_t c = 0; c < n; c++) {
-        p[c] = blind ? 0 : FN(fast_exp)(p[c] - lse);
-        ds[c] *= p[c];
-    }
-}
-
 void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, int64_t ld_o, const real *lse,
                                  const real *D, const struct head *t, const struct attention *a, int64_t q0)
 {
@@ -245,20 +301,14 @@ void FN(attention_rows_backward)(struct FN(head_gradients) g, const real *d_o, i
 
     for (int64_t k0 = 0; k0 < t->keys; k0 += TILE) {
         const int64_t cols = t->keys - k0 < TILE ? t->keys - k0 : TILE;
-        const real *q = t->q + q0 * t->ld_q, *k = t->k + k0 * t->ld_kv, *v = t->v + k0 * t->ld_kv;
+        const real *q = t->q + q0 * t->ld_q, *k = t->k + k0 * t->ld_kv;
         real *dk = g.dk + k0 * g.ld_dkv, *dv = g.dv + k0 * g.ld_dkv;
-        const enum sight seen = tile_sight(t, q0, rows, k0, cols);
-        if (seen == NOTHING) continue;
-        FN(score_tile)(p, t, a, q0, rows, k0, cols, seen);
-        FN(gemm)(AS_IS, TRANSPOSED, rows, cols, a->A, 1, d_o, ld_o, v, t->ld_kv, 0, ds, TILE);
-        FN(attention_drop)(ds, TILE, t, a, q0, rows, k0, cols);
-        for (int64_t r = 0; r < rows; r++) {
-            FN(score_gradients)(p + r * TILE, ds + r * TILE, lse[r], D[r], (real)a->cap, cols);
-            if (sees_one(t, a, q0 + r)) FN(clear_columns)(ds + r * TILE, 0, 1, cols);
-        }
+        if (!FN(attention_rows_differentiate)(p, ds, d_o, ld_o, lse, D, t, a, q0, rows, k0, cols)) continue;
         FN(gemm)(AS_IS, AS_IS, rows, a->A, cols, a->scale, ds, TILE, k, t->ld_kv, 1, g.dq + q0 * g.ld_dq, g.ld_dq);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, a->scale, ds, TILE, q, t->ld_q, 1, dk, g.ld_dkv);
         FN(attention_drop)(p, TILE, t, a, q0, rows, k0, cols);
         FN(gemm)(TRANSPOSED, AS_IS, cols, a->A, rows, 1, p, TILE, d_o, ld_o, 1, dv, g.ld_dkv);
     }
 }
+
+#endif

@@ -51,6 +51,24 @@ struct FN(head_gradients) {
     int64_t ld_dq, ld_dkv;
 };
 
+/* tile [rows, TILE] = the scores of queries q0.. and keys k0.., capped, and -infinity for what is not seen.
+ * @return whether a query sees a key; if not, the tile is not written. */
+bool FN(attention_rows_score)(real *tile, const struct head *, const struct attention *, int64_t q0, int64_t rows,
+                              int64_t k0, int64_t cols);
+
+/* p [rows, TILE] = the probabilities, without dropout, and ds = the gradients of the scores.  d_o, lse and D begin at
+ * query q0.  @return as above. */
+bool FN(attention_rows_differentiate)(real *p, real *ds, const real *d_o, int64_t ld_o, const real *lse, const real *D,
+                                      const struct head *, const struct attention *, int64_t q0, int64_t rows,
+                                      int64_t k0, int64_t cols);
+
+/* Raise the tops of queries q0.. to the largest of their scores and of the sink.  top points to the head's row 0. */
+void FN(attention_rows_top)(real *top, const struct head *, const struct attention *, int64_t q0);
+
+/* Add what queries q0.. see: exp(score - top) to total, and times dropout's factor and the value to o. */
+void FN(attention_rows_sum)(real *o, int64_t ld_o, real *total, const real *top, const struct head *,
+                            const struct attention *, int64_t q0);
+
 /* Queries q0.. of a head, a tile of them: o and lse point to its row 0.  A query that sees no key has o = 0 and lse =
  * -infinity, or the sink. */
 void FN(attention_rows_forward)(real *o, int64_t ld_o, real *lse, const struct head *, const struct attention *,

@@ -35,22 +35,31 @@ static double causal_pairs(double sequences, struct attention attention)
     return sequences * (w * (w + 1) / 2 + ((double)attention.S - w) * w);
 }
 
-double attention_pairs(int64_t N, struct attention attention)
+/* Pairs of the first N rows of a mask.  Places in a sequence are counted along, because a window begins at its query's
+ * place less its tokens. */
+static int64_t masked_pairs(int64_t N, struct attention attention)
 {
-    const int32_t *sees = attention.mask.data;
-    const int64_t ranges = tensor_cols(attention.mask) / 2;
-    double pairs = 0;
-    if (!tensor_present(attention.mask)) return N > 0 ? causal_pairs((double)N / (double)attention.S, attention) : 0;
-    for (int64_t n = 0; n < N; n++) {
-        const int64_t row = n % tensor_rows(attention.mask), from = attention.window > 0
-            ? row % attention.S + 1 - attention.window : 0;
-        for (const int32_t *r = sees + 2 * row * ranges; r < sees + 2 * (row + 1) * ranges; r += 2) {
+    const int64_t ranges = tensor_cols(attention.mask) / 2, S = attention.S;
+    const int32_t *r = attention.mask.data;
+    int64_t pairs = 0;
+    for (int64_t n = 0, place = 0; n < N; n++, place = place + 1 < S ? place + 1 : 0) {
+        const int64_t from = attention.window > 0 ? place + 1 - attention.window : 0;
+        for (const int32_t *const last = r + 2 * ranges; r < last; r += 2) {
             /* it may end after S */
-            const int64_t first = r[0] > from ? r[0] : from, end = r[1] < attention.S ? r[1] : attention.S;
-            if (first < end) pairs += (double)(end - first);
+            const int64_t first = r[0] > from ? r[0] : from, end = r[1] < S ? r[1] : S;
+            pairs += end > first ? end - first : 0;
         }
     }
     return pairs;
+}
+
+double attention_pairs(int64_t N, struct attention attention)
+{
+    const int64_t rows = tensor_rows(attention.mask);
+    if (!tensor_present(attention.mask)) return N > 0 ? causal_pairs((double)N / (double)attention.S, attention) : 0;
+    if (N <= rows) return (double)masked_pairs(N, attention);
+    /* The N rows repeat the mask, and may end inside it. */
+    return (double)(N / rows * masked_pairs(rows, attention) + masked_pairs(N % rows, attention));
 }
 
 struct op_cost attention_forward_cost(int64_t N, struct attention attention, enum dtype dtype)
@@ -82,6 +91,14 @@ struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_
                                  * (double)((2 * queries * attention.H + 2 * keys * attention.K) * attention.A),
                              .columns = (int64_t)((double)keys / sequences), .depth = attention.A,
                              .seen = all > 0 ? pairs / all : 0 };
+}
+
+/* The scores alone: half of the operations, and no values. */
+struct op_cost attention_part_top_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
+                                       enum dtype dtype)
+{
+    struct op_cost c = attention_part_forward_cost(pairs, queries, keys, attention, dtype);
+    return c.flops /= 2, c.bytes /= 2, c;
 }
 
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,

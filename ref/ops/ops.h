@@ -203,6 +203,7 @@ struct op_cost {
     double seen;                        /* of attention: pairs of a query and a key that see each other, over all */
     bool grouped;                       /* products of the same columns and depth, with these rows together */
     bool running;                       /* part of a kernel that is running already, as sums of a collective are */
+    bool exact;                         /* a product of integers in fp64 (ref/exact/): that format's rate counts */
 };
 
 /* Forward; each of the two backward parts costs the same. */
@@ -214,6 +215,8 @@ struct op_cost attention_backward_cost(int64_t N, struct attention attention, en
 /* A part has pairs (query, key) that see each other, over all sequences; rows of queries and of keys. */
 struct op_cost attention_part_forward_cost(double pairs, int64_t queries, int64_t keys,
                                            struct attention attention, enum dtype);
+struct op_cost attention_part_top_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
+                                       enum dtype dtype);
 struct op_cost attention_part_backward_cost(double pairs, int64_t queries, int64_t keys, struct attention attention,
                                             enum dtype);
 /* A product with stored scores, `scores` of them; rows of queries and of keys. */

@@ -4,6 +4,7 @@
  * function returns an error code.
  */
 #include "ref/optim/factors.h"
+#include "ref/exact/scalars.h"
 #include <math.h>
 
 /* volatile: gcc 12 for any x86-64 (-O3 without -march) vectorizes several of these and leaves the rounding out. */
@@ -24,8 +25,8 @@ struct adam_factors adam_factors(struct step step)
     const double beta1 = factors_rounded(h->beta1, narrow), beta2 = factors_rounded(h->beta2, narrow),
         t = (double)step.t;
     /* Bias corrections 1 - beta^t, or 1 where a convention leaves them out. */
-    const double c1 = corrects ? factors_rounded(1 - pow(beta1, t), narrow) : 1;
-    const double c2 = corrects ? factors_rounded(1 - pow(beta2, t), narrow) : 1;
+    const double c1 = corrects ? factors_rounded(1 - scalar_power(beta1, t), narrow) : 1;
+    const double c2 = corrects ? factors_rounded(1 - scalar_power(beta2, t), narrow) : 1;
     const double lr = factors_rounded(step.lr, narrow), keep = 1 - lr * factors_rounded(step.weight_decay, narrow),
         root = 1 / sqrt(c2);
     /* The correction of m is in rate; that of v in root, and in eps if eps is added to the raw root. */

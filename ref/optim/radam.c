@@ -14,6 +14,7 @@
  * Called   registry.h lists the optimizer; ref/optim/optimizer.c calls its step in the format of the weights.  No
  *          function returns an error code.
  */
+#include "ref/exact/scalars.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/optim/registry.h"
@@ -27,7 +28,8 @@ OPTIMIZER(radam, radam_step,
 /* The factor r sqrt(1 - beta2^t) of step t, in double; 0: the step does without the second moment. */
 static double rectification(double beta2, int64_t t)
 {
-    const double power = pow(beta2, (double)t), a = 2 / (1 - beta2) - 1, l = a - 2 * (double)t * power / (1 - power);
+    const double power = scalar_power(beta2, (double)t), a = 2 / (1 - beta2) - 1,
+                 l = a - 2 * (double)t * power / (1 - power);
     return l > 5 ? sqrt((l - 4) * (l - 2) * a / ((a - 4) * (a - 2) * l)) * sqrt(1 - power) : 0;
 }
 
@@ -37,7 +39,7 @@ void FN(radam_step)(struct tensor w, struct tensor g, const struct tensor state[
     real *restrict W = DATA(w), *restrict m = DATA(state[0]), *restrict v = DATA(state[1]);
     const real *restrict G = CONST_DATA(g);
     const double beta1 = s.hyper->beta1, beta2 = s.hyper->beta2, rectified = rectification(beta2, s.t),
-        lr = s.lr / (1 - pow(beta1, (double)s.t));
+        lr = s.lr / (1 - scalar_power(beta1, (double)s.t));
     const real scale = (real)s.gradient_scale, keep = (real)(1 - s.lr * s.weight_decay), eps = (real)s.hyper->eps;
     const real keep1 = (real)beta1, keep2 = (real)beta2, new1 = (real)(1 - beta1), new2 = (real)(1 - beta2);
     const real rate = (real)(rectified > 0 ? lr * rectified : lr);

@@ -2,6 +2,7 @@
  *
  * model/, schemes/data/ and verify/reference/ call learning_rate for each step.  No function here can fail.
  */
+#include "ref/exact/scalars.h"
 #include "ref/optim/optimizer.h"
 #include "ref/optim/rates.h"
 #include <math.h>
@@ -25,7 +26,7 @@ static double falling(enum rate_schedule schedule, double x)
 {
     const double pi = 3.14159265358979323846;
     switch (schedule) {
-    case RATE_COSINE: case RATE_WSD_COSINE: return (1 + cos(pi * x)) / 2;
+    case RATE_COSINE: case RATE_WSD_COSINE: return (1 + scalar_cosine(pi * x)) / 2;
     case RATE_LINEAR: case RATE_WSD: return 1 - x;
     case RATE_WSD_SQRT: return 1 - sqrt(x);
     default: return 1;

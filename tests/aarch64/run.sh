@@ -2,6 +2,7 @@
 # `make check` in programs for 64-bit ARM, on a Debian machine of another kind: they are compiled here, and run under qemu.
 # Usage: run.sh [FILE...]                               the tests of `make check`, or these
 #
+#   TIER=test     more than the quickest tests: of `make test`
 #   ROOT=FOLDER   a root with arm64's libraries; without it, packages are put into build-aarch64-linux-gnu/root by apt-get, as any user
 #
 # It needs gcc-aarch64-linux-gnu, qemu-user-static, and mpiexec of the same MPICH as the packages.  The kernel must start programs for ARM
@@ -45,11 +46,11 @@ taken=() left=()
 for file in "${files[@]}"; do
     case " ${skipped[*]} " in *" $file "*) left+=("$file") ;; *) taken+=("$file") ;; esac
 done
-mapfile -t programs < <(TIER=check bash tests/run.sh $build --programs "${taken[@]}")
+mapfile -t programs < <(TIER=${TIER:-check} bash tests/run.sh $build --programs "${taken[@]}")
 make -j"$(nproc)" $build/orrery "${programs[@]}"
 
 # A first program says whether the kernel starts it, and with which libraries.
-export QEMU_LD_PREFIX=$root ORRERY=$PWD/$build/orrery MPIEXEC=$mpiexec TIER=check
+export QEMU_LD_PREFIX=$root ORRERY=$PWD/$build/orrery MPIEXEC=$mpiexec TIER=${TIER:-check}
 "$ORRERY" --version >/dev/null || stop 'the kernel does not start programs for ARM: apt-get install binfmt-support, and qemu-user-static again'
 status=0
 bash tests/run.sh $build "${taken[@]}" || status=$?

@@ -13,6 +13,40 @@ test_table() {
     for system in FlexSP ByteScale Zeppelin DCP; do expect_out "^ +16 +$system +16 x 1 +"; expect_out "^ +16 +$system .* (yes|NO)$"; done
 }
 
+# Each paper's ablation is a row, and a part for nodes changes nothing inside one.
+test_ablations() {
+    run bench lengths $small --devices 8,16 --micro 2; expect_status 0
+    local part
+    for part in 'FlexSP +groups of 8 only: Ulysses' 'ByteScale +data-aware sharding: a ring' 'ByteScale +balance over a step' \
+        'Zeppelin +remapping' 'Zeppelin +routing between nodes' 'Zeppelin +placing on nodes first' \
+        'DCP +rounds of messages' 'DCP +dividing by nodes first'; do
+        expect_out "^ +8 +$part +[0-9.]+ +(yes|same|NO)$"; expect_out "^ +16 +$part +[0-9.]+ +(yes|same|NO)$"
+    done
+    expect_out '^ +8 +Zeppelin +routing between nodes +1.00 +same$'
+    expect_out '^ +8 +DCP +dividing by nodes first +1.00 +same$'
+    run bench lengths --devices 16 --model llama3-8b:L=2 --seq 32768 --pack lognormal:1500,1.4; expect_status 0
+    expect_out '^ +16 +Zeppelin +remapping +1\.[1-9][0-9] +yes$'
+    [ "$TIER" = verify ] || return 0
+    run bench lengths --devices 64 --micro 4; expect_status 0
+    expect_out '^ +64 +Zeppelin +routing between nodes +1\.[1-9][0-9] +yes$'
+    expect_out '^ +64 +Zeppelin +placing on nodes first +[23]\.[0-9]+ +yes$'
+    expect_out '^ +64 +ByteScale +balance over a step +1\.[2-9][0-9] +yes$'
+}
+
+# A run without a part has the results of one device; of what a scheme does not have, nothing is left out.
+test_without() {
+    local small='--model tiny --cp 4 --micro 3 --batch 3 --seq 48 --pack lognormal:12,1 --steps 1 --dtype fp64 --optimizer sgd --check ref'
+    local case
+    for case in 'hdp balance' 'zeppelin remap' 'zeppelin remap,routing,nodes' 'dcp divisions,nodes'; do
+        run train $small --attention ${case% *} --attention-without ${case#* }; expect_status 0; expect_out '^OK: '
+    done
+    run plan --model tiny --cp 4 --attention zeppelin --attention-without card; expect_status 2
+    expect_error '--attention-without card: --attention zeppelin has remap, routing, nodes'
+    run plan --model tiny --cp 4 --attention zeppelin --attention-without remap,; expect_status 2
+    run plan --model tiny --cp 4 --attention ulysses --attention-without remap; expect_status 2
+    expect_error '--attention ulysses has nothing to leave out'
+}
+
 # A row of the table says what `orrery plan` says of that mesh.
 test_as_a_plan() {
     run bench lengths $small --devices 8 --micro 2 --json bench.json; expect_status 0
@@ -32,4 +66,4 @@ test_refusals() {
     run bench lengths --pack empty;              expect_status 1; expect_error '--pack empty: has no lengths'
 }
 
-run_tests test_table test_as_a_plan test_refusals
+run_tests test_table test_ablations test_without test_as_a_plan test_refusals

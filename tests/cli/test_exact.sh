@@ -90,6 +90,8 @@ test_copied_keys() {
     print_of --model qwen3-tiny; local one=$print
     same "$one" --model qwen3-tiny --tp 8
     same "$one" --model qwen3-tiny --tp 5 --tensor 1d-sp --micro 5
+    same "$one" --model qwen3-tiny --tp 4 --cp 2
+    same "$one" --model qwen3-tiny --cp 4 --attention ulysses
     print_of --model qwen2-tiny --dtype bf16; one=$print
     same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
 }
@@ -138,7 +140,7 @@ test_refused() {
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
     refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model parscale-tiny;                       expect_error '--streams'
-    refuse --model tiny --cp 2;                         expect_error 'merges results of a query'
+    refuse --model tiny --cp 2 --attention rsa;         expect_error 'merges results of a query'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
     refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'

@@ -18,6 +18,7 @@ test_as_a_run() {
     planned_as_run 2 h100-infiniband --pack lengths --cp 8 --attention hdp --batch 4 --micro 2
     planned_as_run 1 h100-infiniband --pack lengths --cp 4 --attention hdp --dp 2 --batch 4 --offload activations
     planned_as_run 1 h100-infiniband --pack lognormal --cp 8 --attention flexsp --batch 4
+    planned_as_run 2 h100-infiniband --pack lognormal:20,1.5 --cp 4 --attention flexsp --dp 2 --batch 4 --micro-tokens 80 --zero 3
     planned_as_run 1 a100-ethernet --pack lognormal:20,1.5 --cp 8 --attention zeppelin --batch 2 --seed 7
     planned_as_run 2 a100-ethernet --pack lognormal:20,1.5 --cp 8 --attention dcp --batch 2
 }
@@ -38,6 +39,29 @@ test_dry_run() {
     cmp -s <(planned plan.json) <(planned dry.json) || complain "$(diff <(planned plan.json) <(planned dry.json) | head -n 6)"
 }
 
+# flexsp chooses how many microbatches have samples; the empty ones take no time.
+test_microbatches() {
+    local used chosen
+    lengths
+    run plan $model --cluster h100-infiniband --pack lengths --cp 4 --batch 8 --attention flexsp --micro-tokens 150 --json chosen.json; expect_status 0
+    expect_out '^batch   8 sequences of 256 tokens, up to 8 microbatches a copy, with 150 tokens of each on a device$'
+    expect_out '^micro   [4-8] of up to 8 microbatches have samples$'
+    used=$(sed -n 's/^micro   \([0-9]*\) of .*/\1/p' "$place/out")
+    grep -q "\"most_microbatches\":$(printf '\t')$used,*\$" chosen.json || complain "the JSON has not $used microbatches"
+    chosen=$(grep '"virtual_step_ps"' chosen.json)
+    run plan $model --cluster h100-infiniband --pack lengths --cp 4 --batch 8 --attention flexsp --micro-tokens 150 --micro "$used" --json given.json; expect_status 0
+    [ "$chosen" = "$(grep '"virtual_step_ps"' given.json)" ] || complain "$used of 8 microbatches take $chosen, $used of $used $(grep '"virtual_step_ps"' given.json)"
+    make_text
+    run train --model llama-tiny:L=2 --seq 128 --data "$text" --pack lognormal:20,1.5 --cp 4 --batch 2 --attention flexsp --micro-tokens 100 --steps 2 --check ref; expect_status 0
+    expect_out 'OK: every activation, gradient, weight and loss'
+
+    run plan $model --pack lengths --cp 4 --attention hdp --micro-tokens 100;    expect_status 2; expect_error '--micro-tokens 100: --attention flexsp with --cp 2 or more chooses microbatches'
+    run plan $model --pack lengths --dp 4 --micro-tokens 100;                    expect_status 2; expect_error '--micro-tokens 100: --attention flexsp with --cp 2 or more chooses microbatches'
+    run plan $model --pack lengths --cp 4 --attention flexsp --micro-tokens 0;   expect_status 2; expect_error '--micro-tokens 0: must be a count'
+    run plan $model --pack lengths --cp 4 --attention flexsp --micro-tokens 20;  expect_status 2; expect_error '--micro-tokens 20: a sample of [0-9]+ tokens is on at most 4 devices, by the heads and --cp; it needs [0-9]+'
+    run plan $model --pack lengths --cp 4 --attention flexsp --micro-tokens 80 --micro 2; expect_status 2; expect_error '--micro-tokens 80: [0-9]+ samples of [0-9]+ tokens do not fit into 2 microbatches on 4 devices; --micro allows more'
+}
+
 test_refusals() {
     : >empty; printf '3\n300\n' >long
     run plan $model --pack empty;               expect_status 1; expect_error '--pack empty: has no lengths'
@@ -48,4 +72,4 @@ test_refusals() {
     run plan $model --pack lognormal:300,1;     expect_status 2; expect_error '--pack lognormal:300,1: the median sample has more tokens than a sequence, 256'
 }
 
-run_tests test_as_a_run test_text test_dry_run test_refusals
+run_tests test_as_a_run test_text test_dry_run test_microbatches test_refusals

@@ -269,7 +269,24 @@ static int64_t counted(const struct positions *at, const int32_t *sees, int64_t 
     return pairs;
 }
 
-static void check_drawn(const char *name, int P, int64_t window)
+/* Samples of some tokens: each token sees those before it, the whole sample, or the last four, and a few see what is
+ * drawn for them alone. */
+static void draw_runs(int32_t *sees)
+{
+    for (int first = 0, count; first < B * S; first += count) {
+        const int here = first % (int)S, left = (int)S - here, kind = first / 3 % 3;
+        count = 2 + (int)(random_uniform(1, 4, (uint64_t)first) * 15);
+        count = count < left ? count : left;
+        for (int i = 0; i < count; i++) {
+            const int32_t query = (int32_t)(here + i), begin = query > here + 3 ? query - 3 : here;
+            if (random_uniform(1, 5, (uint64_t)(first + i)) < 0.1) continue;
+            sees[2 * (first + i)] = kind == 2 ? begin : here;
+            sees[2 * (first + i) + 1] = kind == 1 ? here + count : query + 1;
+        }
+    }
+}
+
+static void check_drawn(const char *name, int P, int64_t window, bool runs)
 {
     static struct stand s;
     static int32_t sees[2 * B * S];
@@ -282,6 +299,7 @@ static void check_drawn(const char *name, int P, int64_t window)
         sees[2 * i + 1] = sees[2 * i] + (int32_t)(random_uniform(1, 3, (uint64_t)i) * (S + 1 - sees[2 * i]));
     }
     struct attention a = s.layer.call.shape;
+    if (runs) draw_runs(sees);
     a.mask = tensor_2d(sees, I32, B * S, 2), a.window = window;
     for (int q = 0; q < P; q++)
         for (int k = 0; k < P; k++) {
@@ -298,7 +316,9 @@ static void test_pairs_of_drawn_masks(void **state)
     static const char *const names[] = { "ring", "ring-zigzag", "ring-striped" };
     (void)state;
     FOR_SIZES(P)
-        for (int i = 0; i < 3; i++) check_drawn(names[i], P, 0), check_drawn(names[i], P, 17);
+        for (int i = 0; i < 3; i++)
+            for (int runs = 0; runs < 2; runs++)
+                check_drawn(names[i], P, 0, runs), check_drawn(names[i], P, 5, runs), check_drawn(names[i], P, 17, runs);
 }
 
 int main(void)

@@ -112,6 +112,28 @@ static void test_selective(void **state)
     ASSERT_ALL(most == 1, "%g of the layers leave at most", most);
 }
 
+/* Where not all layers leave, those that do are as far apart as possible, so that a copy has the time of several. */
+static void test_far_apart(void **state)
+{
+    (void)state;
+    if (test_size != 1) return;
+    for (int most = 1; most <= 30; most++)
+        for (int layers = 1; layers <= most; layers++) {
+            int count = 0, before = 0, least = most;
+            for (int l = 0; l < most; l++) {
+                if (!away_is_chosen(layers, most, l)) continue;
+                if (count == 0) assert_int_equal(l, 0);
+                if (count++ > 0 && l - before < least) least = l - before;
+                before = l;
+            }
+            if (most - before < least) least = most - before;
+            ASSERT_ALL(count == layers && least >= most / layers,
+                       "of %d layers %d leave, not %d; two are %d layers apart, not %d", most, count, layers, least,
+                       most / layers);
+        }
+    for (int l = -1; l < 4; l++) assert_false(away_is_chosen(0, 3, l));
+}
+
 /* With all else on the tier too, in a file; each microbatch has another size. */
 static void test_a_file(void **state)
 {
@@ -174,6 +196,7 @@ int main(void)
         MPI_TEST(test_with_recomputation),
         MPI_TEST(test_with_schedules),
         MPI_TEST(test_selective),
+        MPI_TEST(test_far_apart),
         MPI_TEST(test_a_file),
         MPI_TEST(test_memory),
         MPI_TEST(test_refused),

@@ -107,15 +107,22 @@ static void take(struct plan *p, enum feature f)
     case HAS_long_rotary: case_take_phi3(p); break;
     case HAS_packed: p->packed = true; break;
     case HAS_mask: p->model.mask = (struct attention_mask){ ATTENTION_LAMBDA, { 2, 3 } }; break;
+    case HAS_sections: p->layers = (struct interval){ 0, p->model.L }; break;
     case HAS_exact:
         p->model.exact = true;
         if (p->dtype == F64) p->dtype = F32;
         break;
     case HAS_fp64: p->dtype = F64; break;
+    case HAS_wide_vocabulary: p->model.V = 600000; break;
+    case HAS_many_tokens: p->B = 1 << 24; break;
     case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
-    case HAS_cuts_attention: case_take_context(p, 2, "ring"); break;
+    case HAS_cuts_attention: case_take_context(p, 2, "rsa"); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
-    case HAS_balance_of_microbatch: case_take_mixtral(p), p->model.mixture.balance.over = OVER_MICROBATCH; break;
+    case HAS_balance_of_microbatch: case HAS_balance_together:
+        case_take_mixtral(p);
+        p->model.mixture.balance.over = f == HAS_balance_together ? OVER_SEQUENCE : OVER_MICROBATCH;
+        p->model.mixture.balance.layers = f == HAS_balance_together ? LAYERS_TOGETHER : LAYERS_EACH;
+        break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
     case HAS_encoders: p->encoders.kinds = 1; break;
     case HAS_tiles: p->data.tiles = 3; break;

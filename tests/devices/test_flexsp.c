@@ -106,7 +106,9 @@ static double slower_than_best(int samples, int buckets, uint64_t seed)
     for (int i = 0; i < samples; i++) length[i] = 1 + (int64_t)(400 * pow(random_uniform(seed, 1, (uint64_t)i), 3));
     const struct context_load l = timed(length, samples, 4);
     struct context_plan p;
-    if (flexsp_plan(&p, &l, buckets, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
+    struct interval *const sample = context_samples(&l);
+    if (flexsp_plan(&p, &l, sample, samples, buckets, &err) != OK) fail_msg("flexsp does not plan: %s", err.text);
+    free(sample);
     const double time = plan_time(&l, &p);
     context_plan_free(&p);
     return time / best_time(&l) - 1;

@@ -306,7 +306,7 @@ static void test_blocks_that_no_folding_turns(void **state)
         struct crew_outcome o;
         assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
         f = folding_none(&f.mesh), f.every[DP] = of[i].every;
-        assert_int_equal(crew_run_folded(&f, be_device, &job, &o, &err), OK);
+        assert_int_equal(crew_run_folded(&f, NULL, be_device, &job, &o, &err), OK);
         assert_int_equal(o.inexact[0] != '\0', of[i].apart > 0);
         assert_int_equal(o.apart, of[i].apart);
         if (of[i].apart > 0) assert_in_range(o.events, 1, 4 * (uint64_t)(a.size - 1));
@@ -336,7 +336,7 @@ static void test_collectives_that_turn(void **state)
                 assert_int_equal(mesh_make(&f.mesh, size, &err), OK);
                 f = folding_none(&f.mesh), f.every[DP] = 1;
                 assert_int_equal(crew_run(P, be_device, &of_all, &err), OK);
-                assert_int_equal(crew_run_folded(&f, be_device, &of_one, &o, &err), OK);
+                assert_int_equal(crew_run_folded(&f, NULL, be_device, &of_one, &o, &err), OK);
                 assert_string_equal(o.inexact, "");
                 assert_int_equal(o.lives, 1);
                 for (int r = 0; r < P; r++)

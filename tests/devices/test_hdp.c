@@ -74,6 +74,33 @@ static void test_selective_offloading(void **state)
     context_plan_free(&p);
 }
 
+/* Of 20K tokens 12 of 32 layers have room on one device with room for 8K, so 20 leave and not 30.  Of 9K tokens one
+ * layer could be copied in time, which saves no device, so none leaves. */
+static void test_least_that_leaves(void **state)
+{
+    (void)state;
+    int64_t length[128] = { 20 * K, 4 * K };
+    for (int i = 2; i < 127; i++) length[i] = 8 * K;
+    struct context_load l = load_of(length, 127, 128, 128);
+    l.layers = 32, l.per_kept = 1e-3;
+    struct context_plan p = plan_of(&l);
+    double most = 0;
+    assert_int_equal(devices_of(&p, 0, 20 * K), 1);
+    for (int d = 0; d < 128; d++) most = fmax(most, p.away[d]);
+    if (fabs(most - 20. / 30) > 1e-12) fail_msg("%g of the layers leave", most);
+    context_plan_free(&p);
+
+    length[0] = 9 * K, length[1] = 7 * K;
+    for (int i = 2; i < 128; i++) length[i] = 8 * K;
+    l = load_of(length, 128, 128, 128);
+    l.layers = 32, l.per_kept = (l.per_pair * (double)(9 * K + 1) / 2 + l.per_token) / (1.5 / 30);
+    p = plan_of(&l);
+    assert_int_equal(devices_of(&p, 0, 9 * K), 2);
+    for (int d = 0; d < 128; d++)
+        if (p.away[d] > 0) fail_msg("%g of the layers leave, which saves no device", p.away[d]);
+    context_plan_free(&p);
+}
+
 /* The bytes of a plan are its moves' tokens times 2 K A; on a ring of D each token's keys go to D-1 devices. */
 static void test_volume(void **state)
 {
@@ -262,7 +289,8 @@ static void test_small_step(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_published_examples),
-        cmocka_unit_test(test_selective_offloading), cmocka_unit_test(test_volume),
+        cmocka_unit_test(test_selective_offloading),
+                                        cmocka_unit_test(test_least_that_leaves), cmocka_unit_test(test_volume),
                                         cmocka_unit_test(test_balance), cmocka_unit_test(test_equal_shares),
                                         cmocka_unit_test(test_few_tokens), cmocka_unit_test(test_microbatches),
                                         cmocka_unit_test(test_different_numbers_of_microbatches),

@@ -82,6 +82,25 @@ static void test_the_clock_charges_them(void **state)
     assert_int_equal(clock.now, 2 * 100 * 200 * 300);
 }
 
+/* A product with exact sums is one of integers in fp64: the rate of that format counts, in every kind of kernels. */
+static void test_exact_products(void **state)
+{
+    struct cluster c = short_of(), slow = plain;
+    struct clock clock;
+    struct op_cost exact = linear_cost(9, 4096, 17, BF16);
+    (void)state;
+    exact.exact = true;
+    c.flop_rate[BF16] = c.flop_rate[F32] * 8, c.flop_rate[F64] = c.flop_rate[F32] / 2;
+    clock_open(&clock, &c, BF16);
+    clock_compute(&clock, "linear forward", exact);
+    assert_int_equal(clock.now, kernel_product(&c, F64, (struct product){ 9, 17, 4096, 1 }));
+    slow.flop_rate[F64] = slow.flop_rate[F32] / 4;
+    clock_open(&clock, &slow, F32);
+    exact = linear_cost(100, 200, 300, F32), exact.exact = true;
+    clock_compute(&clock, "linear forward", exact);
+    assert_int_equal(clock.now, 4 * 2 * 100 * 200 * 300);
+}
+
 /* With a start alone the rates are reached; what is part of a running kernel, and nothing at all, have no start. */
 static void test_a_start_alone(void **state)
 {
@@ -200,7 +219,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_come_in_waves_of_tiles), cmocka_unit_test(test_memory_at_a_share),
-        cmocka_unit_test(test_the_clock_charges_them),
+        cmocka_unit_test(test_the_clock_charges_them), cmocka_unit_test(test_exact_products),
         cmocka_unit_test(test_a_start_alone), cmocka_unit_test(test_operations_of_a_step),
         cmocka_unit_test(test_a_pipeline_has_its_bubble), cmocka_unit_test(test_cards_are_shared),
         cmocka_unit_test(test_refusals),

@@ -385,6 +385,31 @@ static void test_even(void **state)
             }
 }
 
+/* Counts that follow without dealing are those of the choices that are dealt, wherever the rows begin. */
+static void test_counts(void **state)
+{
+    enum { ROWS = 40 };
+    int32_t choice[ROWS * 9];
+    (void)state;
+    for (int64_t E = 1; E <= 12; E++)
+        for (int64_t k = 1; k <= E && k <= 9; k++)
+            for (int64_t first = 0; first < 30; first += 7)
+                for (int64_t rows = 0; rows <= ROWS; rows += 13) {
+                    struct model_config c = mixture_of(E, k);
+                    int32_t dealt[12] = { 0 }, counted[12] = { 0 };
+                    assert_int_equal(load_deal(NULL, &c, ROWS, 0, 0, first, rows, choice, &err), OK);
+                    for (int64_t i = 0; i < rows * k; i++) dealt[choice[i]]++;
+                    assert_true(load_count(NULL, &c, first, rows, counted));
+                    for (int64_t e = 0; e < E; e++)
+                        if (counted[e] != dealt[e])
+                            fail_msg("%lld rows from %lld on, %lld of %lld experts a token: expert %lld is dealt %d "
+                                     "times, and counted %d times", (long long)rows, (long long)first, (long long)k,
+                                     (long long)E, (long long)e, (int)dealt[e], (int)counted[e]);
+                    c.mixture.capacity_factor = 1;
+                    assert_false(load_count(NULL, &c, first, rows, counted));
+                }
+}
+
 /* By hand: 8 experts, 2 a token: parts 0 to 3 and 4 to 7, in turn.  In 4 groups of which 2 are kept: 0 1, 2 3 | .. */
 static void test_even_order(void **state)
 {
@@ -479,7 +504,8 @@ static int open_clusters(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_even), cmocka_unit_test(test_even_order), cmocka_unit_test(test_capacity),
+        cmocka_unit_test(test_even), cmocka_unit_test(test_counts), cmocka_unit_test(test_even_order),
+        cmocka_unit_test(test_capacity),
         cmocka_unit_test(test_zipf), cmocka_unit_test(test_refused), cmocka_unit_test(test_schedules),
         cmocka_unit_test(test_families),
         cmocka_unit_test(test_routers), cmocka_unit_test(test_folds),

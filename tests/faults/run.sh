@@ -37,11 +37,11 @@ compile() {
     how=${how//-MMD -MP/}                       # nobody asks what it depends on
     case " $HOW_TWICE " in *" $3 "*) formats=$HOW_FORMATS ;; esac
     case " $HOW_EXACT " in *" $3 "*) formats+=' X32' ;; esac
-    case $3 in ref/exact/*) how+=' -DREAL=X32 -ffp-contract=off' ;; esac
+    case $3 in ref/exact/*) how+=' -DREAL=X32' ;; esac
     for format in $formats; do
         local object=$2.$format.o define=
         [ $format = - ] || define=-DREAL=$format
-        [ $format != X32 ] || define+=' -ffp-contract=off'
+        case $3:$format in ref/ops/*:F*) define+=' -ffp-contract=fast' ;; esac
         eval "$how $define -w -g0 -c -x $kind - -o $object.new" <"$1" && mv "$object.new" "$object" || return 1
     done
 }

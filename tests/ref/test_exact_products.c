@@ -225,6 +225,35 @@ static void test_rounds_once(void **state)
     assert_true(bf16_to_double(narrow[0]) == 1 && bf16_to_double(narrow[1]) == 1 + 0x1p-7);
 }
 
+/* A product in the middle of two numbers of a format, and a bias below fp64's last bit, which decides.  A bias below
+ * the last bit of a sum does not; where there is one, the others decide as well. */
+static void test_a_bias_decides(void **state)
+{
+    enum { BIASES = 4 };
+    static const enum dtype format[] = { F32, BF16 };
+    static const struct { double x, w, unit; } middle[] = {
+        { 1 + 0x1p-11, 1 + 0x1p-13, 0x1p-23 },  /* 1 + 2^-11 + 2^-13 + 2^-24 */
+        { 1 + 0x1p-4, 1 + 0x1p-4, 0x1p-7 },     /* 1 + 2^-3 + 2^-8 */
+    };
+    (void)state;
+    for (int k = 0; k < 4; k++) {
+        const enum dtype t = format[k % 2];
+        const struct ops *const op = ops_exact(t);
+        const double bias[BIASES] = { k < 2 ? 0 : 0x1p-110, 0x1p-70, -0x1p-70, 0 }, unit = middle[k % 2].unit,
+                     below = middle[k % 2].x * middle[k % 2].w - unit / 2,
+                     want[BIASES] = { below, below + unit, below, below };
+        const struct tensor X = tensor_2d(calloc(1, 16), t, 1, 1), W = tensor_2d(calloc(BIASES, 16), t, BIASES, 1),
+                            b = tensor_1d(calloc(BIASES, 16), t, BIASES),
+                            Y = tensor_2d(calloc(BIASES, 16), t, 1, BIASES);
+        tensor_set(X, 0, middle[k % 2].x);
+        for (int i = 0; i < BIASES; i++) tensor_set(W, i, middle[k % 2].w), tensor_set(b, i, bias[i]);
+        op->linear_forward(Y, X, W, b);
+        for (int i = 0; i < BIASES; i++)
+            if (tensor_get(Y, i) != want[i]) fail_msg("bias %a: %a, not %a", bias[i], tensor_get(Y, i), want[i]);
+        free(X.data), free(W.data), free(b.data), free(Y.data);
+    }
+}
+
 /* Sums of four uniform numbers: nearly normal. */
 static float *bells(int64_t count, uint64_t stream)
 {
@@ -261,7 +290,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_as_integers_of_128_bits), cmocka_unit_test(test_any_cut_of_the_terms),
         cmocka_unit_test(test_any_cut_of_the_tokens), cmocka_unit_test(test_numbers_that_are_none),
-        cmocka_unit_test(test_the_end_of_the_window), cmocka_unit_test(test_rounds_once), cmocka_unit_test(test_error),
+        cmocka_unit_test(test_the_end_of_the_window), cmocka_unit_test(test_rounds_once),
+        cmocka_unit_test(test_a_bias_decides), cmocka_unit_test(test_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -295,6 +295,9 @@ static enum error_code open_files(struct actual *actual, char **paths, int count
     /* check_alike has made sure that the first file speaks for all files. */
     actual->dump = !e && actual_is_dump(&actual->file[0].st);
     if (!e) e = actual->dump ? actual_open_dump(actual, err) : place_ranks(actual, err);
+    /* Files without a layout may say how they compute, as a dump does. */
+    for (int f = 0; f < actual->files && !actual->dump && !e; f++)
+        e = actual_read_computation(actual, &actual->file[f], err);
     actual->ranks = actual->mesh.devices;
     /* A dump's files are sorted by actual_open_dump, whose later checks need the order. */
     if (!e && !actual->dump) qsort(actual->file, (size_t)actual->files, sizeof *actual->file, by_rank);

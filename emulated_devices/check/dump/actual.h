@@ -69,6 +69,8 @@ struct actual {
     const char *program;                /* what a dump says of itself; NULL: nothing */
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
+    bool exact;                         /* the same, also of a single file: sums do not round (ref/exact/) */
+    double loss_scale;                  /* of a single file: what its gradients were divided by; 0: it says nothing */
     int64_t begins;                     /* the same: the step after which a resumed program begins; 0: the start */
     const char *not_recorded;           /* patterns that the user declares, with commas between; NULL: none */
     struct adapters adapters;           /* the same */

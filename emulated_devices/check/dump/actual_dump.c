@@ -4,6 +4,7 @@
  * ERR_FORMAT with the name of the file and the key, or ERR_MEMORY. */
 #include "emulated_devices/check/dump/actual_open.h"
 #include "ref/numeric/dtype.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -186,9 +187,6 @@ static enum error_code read_format(const struct actual_file *file, const char *k
 {
     static const enum dtype formats[] = { F64, F32, BF16, F16 };
     const char *text = safetensors_metadata(&file->st, key);
-    if (text && strcmp(text, dtype_name(EXACT)) == 0)
-        return actual_dump_bad(file, err, key, "says exact sums, which have no bounds here: golden/exact.py compares "
-                               "their bits (docs/checking/exact.md)");
     for (int i = 0; text && i < 4; i++)
         if (strcmp(text, dtype_name(formats[i])) == 0) {
             if (*out != DTYPE_COUNT && *out != formats[i])
@@ -225,6 +223,40 @@ static enum error_code read_begins(struct actual *actual, const struct actual_fi
     return OK;
 }
 
+/* "arithmetic" says whether sums round before they are finished, as `orrery train --arithmetic` does. */
+static enum error_code read_arithmetic(struct actual *actual, const struct actual_file *file, struct error *err)
+{
+    const char *const text = safetensors_metadata(&file->st, "arithmetic");
+    const bool exact = text && strcmp(text, "exact") == 0;
+    if (text && !exact && strcmp(text, "ordinary") != 0)
+        return actual_dump_bad(file, err, "arithmetic", "is none of ordinary, exact");
+    if (file != actual->file && actual->exact != exact)
+        return actual_dump_bad(file, err, "arithmetic", "is not that of the files before it");
+    actual->exact = exact;
+    return OK;
+}
+
+/* The loss scale is a power of two, so that numbers divided by it lose no bits. */
+static enum error_code read_loss_scale(struct actual *actual, const struct actual_file *file, struct error *err)
+{
+    const char *const text = safetensors_metadata(&file->st, "loss_scale");
+    char *end = NULL;
+    int exponent;
+    if (text == NULL) return OK;
+    actual->loss_scale = strtod(text, &end);
+    if (end == text || *end || !(actual->loss_scale > 0) || frexp(actual->loss_scale, &exponent) != 0.5)
+        return actual_dump_bad(file, err, "loss_scale", "is not a power of two");
+    return OK;
+}
+
+enum error_code actual_read_computation(struct actual *actual, const struct actual_file *file, struct error *err)
+{
+    enum error_code e = read_arithmetic(actual, file, err);
+    if (e || safetensors_metadata(&file->st, "arithmetic") == NULL) return e;
+    e = read_format(file, "dtype", &actual->dtype, err);
+    return e ? e : read_loss_scale(actual, file, err);
+}
+
 /* These keys hold for the whole dump.  The first file that names its program gives the name for messages. */
 static enum error_code read_common(struct actual *actual, const struct actual_file *file, struct error *err)
 {
@@ -236,6 +268,7 @@ static enum error_code read_common(struct actual *actual, const struct actual_fi
     enum error_code e = read_format(file, "dtype", &actual->dtype, err);
     if (!e) e = read_format(file, "sums", &actual->sums, err);
     if (!e) e = read_parts(actual, file, err);
+    if (!e) e = read_arithmetic(actual, file, err);
     return e ? e : read_begins(actual, file, err);
 }
 
@@ -243,7 +276,7 @@ static enum error_code read_common(struct actual *actual, const struct actual_fi
 static enum error_code check_keys(const struct actual_file *file, struct error *err)
 {
     static const char *const known[] = { "orrery_dump", "rank", "mesh", "coordinates", "dtype", "sums", "parts",
-                                         "begins", "program", "layout", "left_out", "not_recorded",
+                                         "arithmetic", "begins", "program", "layout", "left_out", "not_recorded",
                                          "adapters", "trained", "format" };
     for (int i = 0; i < file->st.metadata_count; i++) {
         bool found = false;
@@ -251,8 +284,8 @@ static enum error_code check_keys(const struct actual_file *file, struct error *
             found = found || strcmp(file->st.metadata[i].key, known[k]) == 0;
         if (!found)
             return fail(err, ERR_FORMAT, "%s: metadata \"%.60s\" is none of orrery_dump, rank, mesh, coordinates, "
-                        "dtype, sums, parts, begins, program, layout, left_out, not_recorded, adapters, trained, "
-                        "format",
+                        "dtype, sums, parts, arithmetic, begins, program, layout, left_out, not_recorded, adapters, "
+                        "trained, format",
                         printable_path(file->st.path).text,
                         printable(file->st.metadata[i].key).text);
     }

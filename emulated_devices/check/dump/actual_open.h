@@ -15,6 +15,10 @@ bool actual_is_dump(const struct safetensors *);
  */
 enum error_code actual_open_dump(struct actual *actual, struct error *);
 
+/** Read what a file without a layout says of its computation: "arithmetic", and beside it "dtype" and "loss_scale".
+ *  @param file  one of actual->file, in order.  @return OK, also if it says nothing; ERR_FORMAT. */
+enum error_code actual_read_computation(struct actual *, const struct actual_file *file, struct error *);
+
 /** Read the patterns of tensors that a file declares as not recorded.
  *  @return OK, also without any; ERR_FORMAT, ERR_MEMORY. */
 enum error_code actual_read_declared(struct actual_file *, struct error *);

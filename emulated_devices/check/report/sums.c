@@ -23,9 +23,33 @@ static double sums_apart(struct tensor x, int64_t i, struct tensor y, int64_t k)
     return fixed_to_double(b == FIXED_NONE ? FIXED_NONE : fixed_add(a, -b));
 }
 
-void sums_add(struct sums *sums, struct tensor actual, int64_t a, struct tensor truth, int64_t t, int64_t length)
+int sums_last_place(enum dtype dtype, double x)
 {
-    sums->elements += length;
+    const int least = ilogb(dtype_step(dtype));
+    if (dtype == EXACT || x == 0 || !isfinite(x)) return least;
+    const int place = ilogb(x) + ilogb(dtype_unit(dtype)) + 1;
+    return place > least ? place : least;
+}
+
+/* Describe the first element that differs, if there is one. */
+static void note_first(struct sums *sums, struct tensor actual, int64_t a, struct tensor truth, int64_t t,
+                       int64_t length)
+{
+    for (int64_t i = 0; i < length; i++) {
+        const double apart = sums_apart(actual, a + i, truth, t + i), y = tensor_get(truth, t + i);
+        if (apart == 0) continue;
+        const int64_t cols = truth.ndim > 1 && tensor_cols(truth) > 0 ? tensor_cols(truth) : 1;
+        const int unit = sums_last_place(truth.dtype, y);
+        sums->first = (struct apart_element){ true, (t + i) / cols, (t + i) % cols, tensor_get(actual, a + i), y,
+                                              ldexp(apart, -unit), unit };
+        return;
+    }
+}
+
+/* Add up the elements of one run. */
+static void add_elements(struct sums *sums, struct tensor actual, int64_t a, struct tensor truth, int64_t t,
+                         int64_t length)
+{
     if (actual.dtype == F64 && truth.dtype == F64) {
         add_doubles(sums, (const double *)actual.data + a, (const double *)truth.data + t, length);
         return;
@@ -35,6 +59,14 @@ void sums_add(struct sums *sums, struct tensor actual, int64_t a, struct tensor 
                      d = sums_apart(actual, a + i, truth, t + i);
         sums->difference += d * d, sums->actual += x * x, sums->product += x * y, sums->truth += y * y;
     }
+}
+
+void sums_add(struct sums *sums, struct tensor actual, int64_t a, struct tensor truth, int64_t t, int64_t length)
+{
+    const double before = sums->difference;
+    sums->elements += length;
+    add_elements(sums, actual, a, truth, t, length);
+    if (!sums->first.there && sums->difference != before) note_first(sums, actual, a, truth, t, length);
 }
 
 double sums_error(const struct sums *sums, double size)

@@ -38,6 +38,8 @@ static const struct command topics[] = {
       bench_dispatch_topic },
     { "quantized", "the error of sums that are sent as int8 or int4 codes, beside the proven bound",
       bench_quantized_topic },
+    { "sums", "the error of sums that do not round before they are finished, beside ordinary ones in fp32",
+      bench_sums_topic },
     { "offload", "loading weights over all links or one; the offloaded update by stride; rings of layers",
       bench_offload_topic },
     { "streams", "models with parallel streams: published parameters, and the law of their losses",

@@ -12,6 +12,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const double SEEN_GAIN = 0.005;      /* a ratio nearer to 1 than this is 1.00 in the table */
+
 enum { GROUP = 8, ROWS = 8, WORD = 32 };    /* GROUP: devices that share a sequence of a static mesh */
 
 struct bench_lengths { const char *model, *devices, *pack, *cluster; int64_t seq; int micro; };
@@ -23,6 +25,43 @@ static const struct { const char *name, *system; bool plans; } schemes[] = {
     [FLEXSP] = { "flexsp", "FlexSP", true }, [HDP] = { "hdp", "ByteScale", true },
     [ZEPPELIN] = { "zeppelin", "Zeppelin", true }, [DCP] = { "dcp", "DCP", true },
 };
+
+/* A paper leaves a part out to show what the part gains: `is` without `without` is `of` without what the text names.
+ * All are planned with all devices in one group, but schemes in groups of `cp`. */
+static const struct {
+    enum lengths_scheme of, is;
+    int cp;
+    const char *without, *text, *unless;
+} ablations[] = {
+    { FLEXSP, ULYSSES, GROUP, NULL, "groups of 8 only: Ulysses",
+      "FlexSP: in one node groups of 8 are the best.  On several nodes they wait for each other:\n"
+      "--devices 64." },
+    { FLEXSP, ULYSSES, 4 * GROUP, NULL, "groups of 32 only: Ulysses",
+      "FlexSP: where most samples need 32 devices, groups of 32 are the best.  With short samples\n"
+      "smaller groups exchange inside a node: --devices 64." },
+    { HDP, RING, GROUP, NULL, "data-aware sharding: a ring",
+      "ByteScale: a ring inside a node hides what it sends, and one copy waits for no other.  Several\n"
+      "copies wait for the longest samples: --devices 64." },
+    { HDP, HDP, 0, "balance", "balance over a step",
+      "ByteScale: with one microbatch there is nothing to balance over: --devices 64 --micro 4." },
+    { ZEPPELIN, ZEPPELIN, 0, "remap", "remapping",
+      "Zeppelin: queries, keys and results of remapped rows travel twice in each layer, which costs more\n"
+      "than uneven rows if heads are many and links slow.  It gains with 8 heads of keys and linear layers\n"
+      "as most of the work: --devices 16 --model llama3-8b:L=2 --seq 32768 --pack lognormal:1500,1.4." },
+    { ZEPPELIN, ZEPPELIN, 0, "routing", "routing between nodes",
+      "Zeppelin: where all devices send to other nodes, each card is busy without routing, too.  Routing\n"
+      "gains where few devices do: --devices 64." },
+    { ZEPPELIN, ZEPPELIN, 0, "nodes", "placing on nodes first",
+      "Zeppelin: placing on all devices at once balances work better, and rings of short samples hide what\n"
+      "they send to other nodes.  Those of longer ones do not: --devices 64." },
+    { DCP, DCP, 0, "divisions", "rounds of messages",
+      "DCP: each round waits for the one before, which costs more than hiding gains where most of a step\n"
+      "is messages between nodes.  Inside a node rounds gain a hundredth: --devices 8." },
+    { DCP, DCP, 0, "nodes", "dividing by nodes first",
+      "DCP: links between nodes are fast here, and dividing all at once balances work better.  Nodes\n"
+      "come first where these links are slow: --devices 32 --cluster a100-ethernet." },
+};
+enum { ABLATIONS = sizeof ablations / sizeof *ablations };
 
 /* The claims of the papers: so many times as fast as another scheme; why a step does not go the paper's way, and which
  * does. */
@@ -47,7 +86,7 @@ static const struct {
 enum { CLAIMS = sizeof claims / sizeof *claims };
 
 /* The seconds of a step, of each scheme in groups of GROUP and in one group; 0: not planned. */
-struct measured { double in_groups, in_one; };
+struct measured { double in_groups, in_one, without[ABLATIONS]; };
 
 static double best_of(const struct measured *m)
 {
@@ -55,20 +94,23 @@ static double best_of(const struct measured *m)
 }
 
 /* Plan a step with so many devices along cp. */
-static enum error_code lengths_plan(const struct bench_lengths *wanted, enum lengths_scheme scheme, int devices, int cp,
-                                    struct plan_numbers *numbers, struct error *err)
+static enum error_code lengths_plan(const struct bench_lengths *wanted, enum lengths_scheme scheme,
+                                    const char *without, int devices, int cp, struct plan_numbers *numbers,
+                                    struct error *err)
 {
     char seq[WORD], batch[WORD], micro[WORD], along_cp[WORD], along_dp[WORD];
     snprintf(seq, sizeof seq, "%lld", (long long)wanted->seq);
     snprintf(batch, sizeof batch, "%d", devices / GROUP * wanted->micro);
     snprintf(micro, sizeof micro, "%d", wanted->micro);
     snprintf(along_cp, sizeof along_cp, "%d", cp), snprintf(along_dp, sizeof along_dp, "%d", devices / cp);
+    /* Rings of nodes and of devices in them need far fewer messages than one to each device; one node has no such. */
     const char *const word[] = {
         "--model", wanted->model, "--vocabulary", "1024", "--pack", wanted->pack, "--seq", seq, "--batch", batch,
         "--micro", micro, "--cp", along_cp, "--dp", along_dp, "--attention", schemes[scheme].name, "--dtype", "bf16",
-        "--cluster", wanted->cluster,
+        "--cluster", wanted->cluster, "--allreduce", devices > GROUP ? "torus_2d" : "two_shot",
+        "--attention-without", without,
     };
-    return train_plan_words(numbers, sizeof word / sizeof *word, word, err);
+    return train_plan_words(numbers, sizeof word / sizeof *word - (without ? 0 : 2), word, err);
 }
 
 /* Plan a scheme on one mesh, and add its row. */
@@ -76,7 +118,7 @@ static enum error_code lengths_row(const struct bench_lengths *wanted, struct ta
                                    int devices, int cp, double *seconds, struct error *err)
 {
     struct plan_numbers n;
-    const enum error_code e = lengths_plan(wanted, scheme, devices, cp, &n, err);
+    const enum error_code e = lengths_plan(wanted, scheme, NULL, devices, cp, &n, err);
     if (e) return e;
     *seconds = n.speed.seconds;
     table_row(table, "%d\t%s\t%d x %d\t%.1f\t%.0f\t%.1f", devices, schemes[scheme].system, cp, devices / cp,
@@ -90,12 +132,52 @@ static enum error_code lengths_measure(const struct bench_lengths *wanted, struc
 {
     enum error_code e = OK;
     for (enum lengths_scheme s = 0; s < SCHEMES && !e; s++) {
-        measured[s] = (struct measured){ 0, 0 };
+        measured[s] = (struct measured){ .in_one = 0 };
         e = lengths_row(wanted, table, s, devices, GROUP, &measured[s].in_groups, err);
         if (!e && schemes[s].plans && devices > GROUP)
             e = lengths_row(wanted, table, s, devices, devices, &measured[s].in_one, err);
     }
     return e;
+}
+
+/* Measure every ablation; those of a scheme are kept with it. */
+static enum error_code lengths_ablate(const struct bench_lengths *wanted, int devices,
+                                      struct measured measured[SCHEMES], struct error *err)
+{
+    enum error_code e = OK;
+    for (int a = 0; a < ABLATIONS && !e; a++) {
+        struct plan_numbers n;
+        const int cp = ablations[a].cp > 0 ? ablations[a].cp : devices;
+        if (devices % cp != 0) continue;
+        /* Ulysses and the ring in groups of GROUP have been planned already. */
+        if (ablations[a].cp == GROUP) n.speed.seconds = measured[ablations[a].is].in_groups;
+        else e = lengths_plan(wanted, ablations[a].is, ablations[a].without, devices, cp, &n, err);
+        if (!e) measured[ablations[a].of].without[a] = n.speed.seconds;
+    }
+    return e;
+}
+
+/* Say of each part whether a step takes longer without it. */
+static void print_ablations(const int devices[], int count, struct measured measured[][SCHEMES])
+{
+    bool missed[ABLATIONS] = { false };
+    say(stdout, 0, "\nWhat each part gains: the time of a step without the part, over that with all parts.  All\n"
+        "devices are along cp, but in groups and rings where the row says so.\n");
+    struct table t = table_start("ablations", 2, "devices\tsystem\twithout\tratio\tits way");
+    for (int i = 0; i < count; i++)
+        for (int a = 0; a < ABLATIONS; a++) {
+            const struct measured *const of = &measured[i][ablations[a].of];
+            const double with = of->in_one > 0 ? of->in_one : of->in_groups, ratio = of->without[a] / with;
+            /* A part for nodes has nothing to change on one node. */
+            const char *const way = ratio >= 1 + SEEN_GAIN ? "yes" : ratio > 1 - SEEN_GAIN ? "same" : "NO";
+            if (of->without[a] <= 0) continue;
+            table_row(&t, "%d\t%s\t%s\t%.2f\t%s", devices[i], schemes[ablations[a].of].system, ablations[a].text, ratio,
+                      way);
+            missed[a] = missed[a] || ratio <= 1 - SEEN_GAIN;
+        }
+    table_end(&t);
+    for (int a = 0; a < ABLATIONS; a++)
+        if (missed[a]) say(stdout, 0, "\n%s", ablations[a].unless);
 }
 
 /* Say of each claim whether the steps go its way. */
@@ -142,11 +224,14 @@ static enum error_code lengths_print(const struct bench_lengths *wanted, struct 
     for (int i = 0; i < count && !e; i++) {
         time_left_show(&line, (double)i / count, "planning", "");
         e = lengths_measure(wanted, &t, devices[i], measured[i], err);
+        time_left_show(&line, (i + 0.5) / count, "planning", "");
+        if (!e) e = lengths_ablate(wanted, devices[i], measured[i], err);
     }
     time_left_end(&line);
     if (e) return table_drop(&t), e;
     table_end(&t);
     print_claims(devices, count, measured);
+    print_ablations(devices, count, measured);
     return OK;
 }
 

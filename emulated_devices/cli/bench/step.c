@@ -54,7 +54,10 @@ static void show_row(struct columns *columns, const struct shown *shown, int i)
     columns_add(columns, RIGHT_ALIGNED, "%.1f", 1e3 * step_least(seconds, n));
     columns_add(columns, RIGHT_ALIGNED, "%.0f", shown->tokens / median);
     columns_add(columns, RIGHT_ALIGNED, "%.1f", shown->flops / median / 1e9);
-    columns_add(columns, RIGHT_ALIGNED, "%.1f", 100 * shown->flops / median / shown->rate);
+    /* Integers in fp64 are not held against a product in fp32, but devices' work against that of one. */
+    if (!shown->b->exact) columns_add(columns, RIGHT_ALIGNED, "%.1f", 100 * shown->flops / median / shown->rate);
+    else if (i >= 0) columns_add(columns, RIGHT_ALIGNED, "%.2f", measure_median_of(p->work[i], n));
+    else columns_add(columns, RIGHT_ALIGNED, "%s", "");
     if (i != ALONE) columns_add(columns, RIGHT_ALIGNED, "%.2f", measure_median_of(ratio, n));
     if (i != ALONE) columns_add(columns, RIGHT_ALIGNED, "%.2f", step_least(ratio, n));
     if (i >= 0 && step_meshes[i].data) columns_add(columns, RIGHT_ALIGNED, "%.2f", measure_median_of(p->beside[i], n));
@@ -63,8 +66,8 @@ static void show_row(struct columns *columns, const struct shown *shown, int i)
 
 static void show_table(const struct shown *shown)
 {
-    static const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s", "% gemm", "x one",
-                                         "least", "x ddp" };
+    const char *const heads[] = { "of a step", "ms", "least", "tokens/s", "GFLOP/s",
+                                  shown->b->exact ? "x work" : "% gemm", "x one", "least", "x ddp" };
     struct columns t = columns_start(stdout);
     do {
         for (size_t k = 0; k < sizeof heads / sizeof *heads; k++)
@@ -156,7 +159,8 @@ static cJSON *step_json_row(cJSON *rows, const char *what, const double *seconds
 static void json_processor(cJSON *row, const struct shown *shown, int i)
 {
     const int n = shown->p->rounds[i];
-    json_add(row, "processor_seconds %g", measure_median_of(shown->p->processor[i], n));
+    json_add(row, "processor_seconds %g work %g", measure_median_of(shown->p->processor[i], n),
+             measure_median_of(shown->p->work[i], n));
     if (!shown->b->beside) return;
     json_add(cJSON_AddObjectToObject(row, "beside"), "backend %s processor_seconds %g ratio %g", shown->b->beside,
              measure_median_of(shown->p->other[i], n), measure_median_of(shown->p->times[i], n));

@@ -24,7 +24,8 @@ static bool has_one_of(int argc, char **argv, const char *const *names)
 enum error_code planned_parse(struct planned *planned, const struct run_kind *kind, const char *name_flag, int argc,
                               char **argv, struct error *err)
 {
-    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--help", "--config", NULL };
+    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--plan", "--help", "--config",
+                                        NULL };
     static const char *const models[] = { "--model", "--help", "--config", NULL };
     static struct words w;
     int at = 3;

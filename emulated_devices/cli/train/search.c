@@ -11,14 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Options of a run that has numbers, or of one plan. */
+/* Options of a run that has numbers, or of one plan.  --data and --seed stay, since they say which samples of --pack a
+ * step has. */
 const char *const search_without[] = {
-    "--data", "--pack", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
+    "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
     "--backend", "--direct",
     "--wait-limit", "--threads",
     "--save", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
-    "--lr-decay", "--weight-decay", "--beta1", "--beta2", "--eps", "--seed", "--trace", "--trace-steps",
+    "--lr-decay", "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",
     "--trace-format", "--timeline", "--page", "--page-steps", "--film",
     "--live", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
@@ -26,7 +27,7 @@ const char *const search_without[] = {
     "--context-first", "--dispatch", "--degree", "--row-parts", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
-    "--outer-momentum", "--offload", "--placement", "--perturb", NULL
+    "--outer-momentum", "--micro-tokens", "--offload", "--placement", "--perturb", NULL
 };
 
 /* Both commands say anew what they search by default. */
@@ -38,8 +39,8 @@ const struct option search_options[] = {
     { "--devices", "N", OPTION_INT, &search_asked.devices, .min = 1, .max = MESH_MOST_DEVICES, .required = true,
       .help = "all of them are used" },
     { "--like", "LIST", OPTION_STRING, &search_asked.like, .given = &search_asked.like_given,
-      .help = "only schemes that these frameworks have (`orrery list likes`), where no list below says which; all: "
-              "every scheme" },
+      .help = "only schemes that these frameworks have (`orrery list likes`), where no list below says which; with "
+              "--pack also attention schemes that plan by lengths; all: every scheme" },
     { "--seconds", "S", OPTION_DOUBLE, &search_asked.seconds, .min = 0, .max = 1e9,
       .help = "end after S seconds with the best plans so far, as Ctrl-C and SIGTERM do; 0: search to the end" },
     { "--planner", "NAME", OPTION_STRING, &search_asked.planner,
@@ -79,6 +80,7 @@ static const struct run_kind run_search = {
     .what = "The best plans of a number of devices: of all legal meshes, schemes, schedules and numbers of\n"
             "microbatches, those with which a training step takes the least virtual time and a device needs no more\n"
             "than --memory, or else its cluster's. Each that is printed can be run with `orrery train`, in that time.\n"
+            "With --pack the step is the first of a run with the same lengths, --data and --seed.\n"
             "The exit status is 3 if no plan fits.",
 };
 
@@ -165,6 +167,13 @@ static bool search_is_over(void *context)
     return stopping_asked() != 0 || (search_asked.seconds > 0 && measure_now() - r->started >= search_asked.seconds);
 }
 
+/* A signal ends it at once.  After --seconds, the first plan is still planned, so that there is an answer. */
+static bool search_is_asked(void *context)
+{
+    const struct searched *r = context;
+    return stopping_asked() != 0 || (search_is_over(context) && search_best(&r->search));
+}
+
 enum error_code searched_open(struct searched *searched, const struct train_options *options, const struct option *own,
                               struct error *err)
 {
@@ -178,6 +187,8 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
     if (!e) e = cluster_check(&options->cluster, search_asked.devices, options->plan.dtype, err);
     if (!e) e = take_zero(searched, err);
     if (!e) e = likes_limit(space, &searched->likes, search_asked.like, err);
+    /* No framework of the rows plans by lengths; who gives lengths asks what that would save. */
+    if (!e && options->plan.lengths) likes_add_planning(space, &searched->likes);
     if (!e) e = plan_space_open(space, err);
     if (e) return e;
     if (searched->planner == NULL) searched->planner = planner_usual(space);
@@ -206,6 +217,7 @@ enum error_code searched_run(struct searched *searched, struct error *err)
     time_left_begin(&searched->line);
     stopping_listen();
     s->tell = see_search, s->ends = search_is_over, s->context = searched;
+    s->stop = (struct crew_stop){ search_is_asked, searched };
     enum error_code e = searched->planner->choose(s, err);
     if (!e) e = search_rank(s, &searched->ranked, err);
     searched->fit = searched->ranked;
@@ -221,6 +233,7 @@ enum error_code searched_leanest(struct searched *searched, int *place, struct e
     searched->started = measure_now();
     stopping_listen();
     searched->search.ends = search_is_over, searched->search.context = searched;
+    searched->search.stop = (struct crew_stop){ search_is_asked, searched };
     return search_leanest(&searched->search, place, err);
 }
 

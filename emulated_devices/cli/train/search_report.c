@@ -62,10 +62,13 @@ void searched_print_head(const struct searched *searched)
     say(searched->out, 8, "search  %d devices of %s for %s in %s: %lld sequences of %lld tokens a step, %s a device",
         s->space->devices, o->cluster.name, o->plan.model.name, dtype_name(o->plan.dtype), (long long)o->plan.B,
         (long long)o->plan.S, s->memory ? memory_format(s->memory).text : "any memory");
+    if (o->plan.lengths) report_packing(searched->out, o->plan.lengths);
     say(searched->out, 8, "looked  at %d legal plans (%s: %s)", s->count, searched->planner->name,
         searched->planner->description);
     if (strcmp(search_asked.like, LIKES_ALL) != 0)
-        say(searched->out, 8, "        of schemes as in %s%s", search_asked.like,
+        say(searched->out, 8, "        of schemes as in %s%s%s", search_asked.like,
+            s->space->only[BY_ATTENTION] == searched->likes.text[BY_ATTENTION] && o->plan.lengths
+                ? ", and those that plan by lengths" : "",
             search_asked.like_given ? "" : "; --like all takes every scheme");
     say(searched->out, 8,
         "        a lower bound says of %lld that they need more memory; %lld were planned, and %d of these fit",
@@ -84,7 +87,9 @@ void searched_print_head(const struct searched *searched)
         say(searched->out, 8, "        ended early, %s: the first is the best so far", searched_why_ended());
     else say(searched->out, 8, "        so %s", s->planned + s->over < s->count
         ? "of those planned the first is the fastest; the others were only estimated" : searched->planner->promise);
-    if (cluster_replays(&searched->options->cluster))
+    if (cluster_replays(&searched->options->cluster) && s->of[0].clocks == 0)
+        say(searched->out, 8, "        times are by the clocks, without sharing and contention: none was replayed");
+    else if (cluster_replays(&searched->options->cluster))
         say(searched->out, 8, "        %d of them were replayed with sharing and contention: %s", searched->ranked,
             searched->beaten ? "the others are slower even without it"
                 : "without it, others are faster than some of these");

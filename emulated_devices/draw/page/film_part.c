@@ -1,5 +1,6 @@
 /* film_part.c -- makes one device's part of a run's film from its trace.  run/session.c calls after the last step that
  * is filmed, run/page.c in a plan.  film_part is local; without memory it returns NULL. */
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/device/streams.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/draw/holdings.h"
@@ -31,7 +32,16 @@ static void part_tile(struct film_device *device, const struct mesh *mesh, int r
     device->row = rank / across * high + at / wide, device->column = at % wide;
 }
 
-static void part_device(struct film *film, const struct trainer *trainer)
+/* With sections a row is a stage. */
+static void part_stage_tile(struct film_device *device, const struct plan *plan, int rank)
+{
+    const int stage = plan_place(plan, rank), at = rank - (int)plan_place_devices(plan, stage).first;
+    int high = 0;
+    for (int s = 0; s < stage; s++) high += ((int)plan_place_devices(plan, s).count + WIDEST - 1) / WIDEST;
+    device->row = high + at / WIDEST, device->column = at % WIDEST;
+}
+
+static void part_device(struct film *film, struct trainer *trainer)
 {
     struct holding h;
     char has[4 * HOLDINGS_TEXT] = "", place[HOLDINGS_TEXT];
@@ -39,8 +49,9 @@ static void part_device(struct film *film, const struct trainer *trainer)
     holding_note(&h, trainer);
     add_words(has, sizeof has, "layers", h.layers), add_words(has, sizeof has, "heads", h.heads);
     add_words(has, sizeof has, "sequences", h.sequences), add_words(has, sizeof has, "experts", h.experts);
-    mesh_describe(&trainer->plan.mesh, trainer->comm->rank, place, sizeof place);
-    part_tile(&d, &trainer->plan.mesh, trainer->comm->rank);
+    snprintf(place, sizeof place, "%s", h.place);
+    if (trainer->plan.sections) part_stage_tile(&d, &trainer->plan, trainer->comm->rank);
+    else part_tile(&d, &trainer->plan.mesh, trainer->comm->rank);
     film_device(film, d);
 }
 
@@ -116,8 +127,8 @@ static void part_formulas(char *text, size_t size, const struct filmed *filmed)
  * not. */
 static const char *part_shape(char *text, size_t size, const struct trainer *trainer, int micro)
 {
-    const struct plan *const p = &trainer->plan;
-    const struct context_parallel *const cp = &trainer->seams.cp;
+    const struct plan *const p = plan_of_device(&trainer->plan, trainer->comm->rank);
+    const struct context_parallel *const cp = &trainer_of_layer(trainer, (int)plan_layers(p).first)->seams.cp;
     text[0] = '\0';
     if (cp->scheme == NULL || cp->scheme->cut == NULL || p->S % p->mesh.size[CP] != 0) return text;
     const int dp = mesh_coordinate(&p->mesh, trainer->comm->rank, DP);
@@ -226,7 +237,7 @@ static void part_memory(struct film *film, const struct trace *trace)
     }
 }
 
-cJSON *film_part(const struct trainer *trainer, const struct trace *trace, const int64_t mark[], int marks)
+cJSON *film_part(struct trainer *trainer, const struct trace *trace, const int64_t mark[], int marks)
 {
     struct film film;
     cJSON *const part = json_add(cJSON_CreateObject(), "cut %hhd", trace->full);

@@ -26,7 +26,7 @@ struct film_run {
  * @param mark   [marks] virtual times at which its steps ended.
  * @return a JSON object, for cJSON_Delete; NULL without memory.
  */
-cJSON *film_part(const struct trainer *, const struct trace *, const int64_t mark[], int marks);
+cJSON *film_part(struct trainer *, const struct trace *, const int64_t mark[], int marks);
 
 /** Begin the film of a plan's run.  @param kind  "run" or "plan".  @param title  the command. */
 void film_run_open(struct film_run *, const char *kind, const char *title, const struct mesh *);

@@ -62,8 +62,10 @@ static enum error_code read_own(struct trainer *trainer, const struct weights *f
 static enum error_code read_weights(struct trainer *trainer, const struct weights *file, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < trainer->parameters.count && !e; i++)
-        e = read_own(trainer, file, &trainer->parameters.all[i], "", KIND_WEIGHT, err);
+    struct trainer *part;
+    for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++)
+        for (int i = 0; i < part->parameters.count && !e; i++)
+            e = read_own(part, file, &part->parameters.all[i], "", KIND_WEIGHT, err);
     if (!e) e = data_requantise(&trainer->data, err);
     if (!e) data_same_versions(&trainer->data);            /* files have one version: both versions start from it */
     if (!e) data_start_round(&trainer->data);
@@ -220,8 +222,10 @@ static enum error_code read_states(struct trainer *trainer, const struct weights
     for (int k = 0; k < count && !e; k++) {
         const bool own = !replicas || kind_is_common(list[k].kind) ||
                          list[k].replica == shards_replica_of(&trainer->data.shards, trainer->dp.rank);
-        for (int i = 0; i < trainer->parameters.count && own && !e; i++)
-            e = read_own(trainer, file, &trainer->parameters.all[i], list[k].suffix, list[k].kind, err);
+        struct trainer *part;
+        for (int n = 0; own && (part = trainer_section(trainer, n)) != NULL; n++)
+            for (int i = 0; i < part->parameters.count && !e; i++)
+                e = read_own(part, file, &part->parameters.all[i], list[k].suffix, list[k].kind, err);
     }
     free(list);
     return e;

@@ -50,7 +50,9 @@ void checkpoint_print(uint64_t fingerprint, char text[CHECKPOINT_PRINT])
 
 enum error_code checkpoint_fingerprint(struct trainer *trainer, uint64_t *sum, struct error *err)
 {
-    const uint64_t own = data_fingerprint_part(&trainer->data);
+    uint64_t own = 0;
+    struct trainer *part;
+    for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++) own += data_fingerprint_part(&part->data);
     const bool first = trainer->comm->rank == 0;
     uint64_t *const all = first ? malloc((size_t)trainer->comm->size * sizeof *all) : NULL;
     enum error_code e = first && all == NULL ? fail(err, ERR_MEMORY, "no memory for fingerprints") : OK;

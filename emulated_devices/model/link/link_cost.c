@@ -32,7 +32,8 @@ static void enter_node(struct forecast *forecast, const struct node *node, enum 
     case OP_NORM:      forecast_norm(forecast, pass, N); break;
     case OP_HEAD_NORM: forecast_head_norm(forecast, pass, N); break;
     case OP_JOIN:      forecast_shared_key(forecast, pass, N); break;
-    case OP_ATTENTION: forecast_exact_copies(forecast, pass, N); break;
+    case OP_ATTENTION:
+    case OP_SINK_ATTENTION: forecast_exact_copies(forecast, pass, N); break;
     case OP_PREFIXED_ATTENTION:
         if (pass == WEIGHT_PASS) forecast_copies(forecast, tensor_count(prefix_shape(&seams->cp, F32)));
         break;

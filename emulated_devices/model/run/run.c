@@ -128,12 +128,14 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
     default: break;
     }
     const struct linked_node *n = &part->linked.node[step.at];
+    if (stage_skips(stage, micro)) return OK;
     /* A node in three parts: it sends at its own place, computes and takes results at later ones. */
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
     const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS
                                    : parts ? RETURN_ROWS : ALL_PHASES;
     const enum error_code e = run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which,
                                        err);
+    if (stage->device->exact) stage_note_lost(stage, part, which, n->is->out);
     /* Copies that the layer before needs travel while attention's gradients are computed here. */
     const bool before = which == LIST_INPUT && n->is->op == OP_MIXTURE && (phases & RETURN_ROWS);
     return e || !before ? e : run_bring_early(stage, micro, part - 1, err);

@@ -152,36 +152,40 @@ enum error_code node_attention_forward(const struct node_call *call, struct erro
     return run_sorted(call, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);
 }
 
-/* Keys and values that several devices have: their gradients, summed over these, become the last columns of d_qkv. */
-static enum error_code put_keys(const struct node_call *call, struct tensor d_qkv, struct tensor d_keys,
+/* With exact sums and keys that several devices have: the sums of all of these become d_qkv, rounded once. */
+static enum error_code put_sums(const struct node_call *call, struct tensor d_qkv, struct tensor sums,
                                 struct error *err)
 {
     struct device *const device = call->stage->device;
-    struct tensor keys, sorted;
-    enum error_code e = heads_end_keys(call->stage->tp, &keys, d_keys, err);
-    if (!e && tensor_present(call->micro->sorted)) {
-        sorted = keys;
-        e = sort_rows(call, &keys, false, err);
-        if (!e) dev_gather_backward_input(device, keys, sorted, call->micro->sorted, 1), device_free(device, sorted);
-    }
+    struct tensor sorted = d_qkv;
+    enum error_code e = heads_add_keys(call->stage->tp, sums, err);
+    if (!e && tensor_present(call->micro->sorted)) e = sort_rows(call, &sorted, false, err);
     if (e) return e;
-    const int64_t width = tensor_cols(keys), first = tensor_cols(d_qkv) - width;
-    dev_columns_move(device, d_qkv, keys, (struct column_blocks){ 1, width, first, width, 0, width }, false);
-    device_free(device, keys);
+    dev_round(device, sorted, sums);
+    if (sorted.data == d_qkv.data) return OK;
+    dev_gather_backward_input(device, d_qkv, sorted, call->micro->sorted, 1);
+    device_free(device, sorted);
     return OK;
 }
 
 static enum error_code attention_input(const struct node_call *call, struct tensor d_sinks, struct error *err)
 {
     struct attention_call a = attention_call(call);
-    struct tensor_parallel *const tp = call->stage->tp;
+    struct device *const device = call->stage->device;
     const struct tensor d_qkv = node_buffer(call, call->node->dx[0]);
-    enum error_code e = OK;
+    const bool adds = heads_add_exactly(call->stage->tp);
+    struct tensor sums = tensor_none;
     a.d_qkv = d_qkv, a.d_out = node_buffer(call, call->node->dy), a.d_sinks = d_sinks;
-    if (heads_add_exactly(tp)) e = heads_begin_keys(tp, &a.d_keys, tensor_rows(d_qkv), err);
-    if (!e) e = run_sorted(call, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
-                           a.cp->scheme->backward_input, err);
-    return e || !tensor_present(a.d_keys) ? e : put_keys(call, d_qkv, a.d_keys, err);
+    if (adds) {
+        sums = device_tensor_in(device, BUFFERS, EXACT, tensor_count(d_qkv));
+        if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+        a.d_qkv = sums = tensor_2d(sums.data, EXACT, tensor_rows(d_qkv), tensor_cols(d_qkv));
+    }
+    const struct operands operands = { 3, adds ? 0 : 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } };
+    enum error_code e = run_sorted(call, &a, operands, a.cp->scheme->backward_input, err);
+    if (!e && adds) e = put_sums(call, d_qkv, sums, err);
+    device_free(device, sums);
+    return e;
 }
 
 enum error_code node_attention_input(const struct node_call *call, struct error *err)

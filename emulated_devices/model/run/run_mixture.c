@@ -6,6 +6,7 @@
  *         scheme, after which the step cannot go on.
  */
 #include "emulated_devices/model/run/run_node.h"
+#include "emulated_devices/model/run/pooled.h"
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
@@ -104,7 +105,7 @@ static enum error_code run_mixture_announce(const struct node_call *call, const 
     const struct tensor own = own_share(ep, run_mixture_kept(call, 0));
     const int64_t rows = tensor_rows(run_mixture_kept(call, 0)), k = mixture(call)->k;
     const int64_t first = ep->scheme->cuts_experts ? expert_share(ep, rows).first : 0;
-    const struct choices told = { chosen + first * k, tensor_rows(own), k };
+    const struct choices told = { chosen + first * k, tensor_rows(own), k, pooled_choices(call, ep) };
     const enum error_code e = ep->scheme->announce(&call->micro->routing[call->part - call->stage->part],
                                                    ep, &told, err);
     if (!e && ep->scheme->announce_cost) ep->scheme->announce_cost(&f, ep);

@@ -185,6 +185,9 @@ void plan_report_json(cJSON *root, const struct train_record *record)
     add_peak(plan, record->device[record->plan->fullest].rank, &record->plan->peak[record->plan->fullest]);
     if (report_budget(record->options) > 0)
         cJSON_AddNumberToObject(plan, "memory_bytes", (double)report_budget(record->options));
+    if (record->options->plan.micro_tokens > 0)
+        json_add(plan, "fewest_microbatches %d most_microbatches %d", record->plan->fewest_micros,
+                 record->plan->most_micros);
     add_folding(plan, record);
     memory_report_json(plan, record);
     if (record->plan->more) record->plan->more->json(root, record->plan->more->context);

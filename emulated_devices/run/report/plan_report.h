@@ -26,6 +26,7 @@ struct plan_findings {
     struct plan_path path;              /* which work and messages the step's time consists of */
     struct plan_peak *peak;             /* [classes] */
     int room;                           /* classes that these, and the record's reports, have room for */
+    int fewest_micros, most_micros;     /* of a copy, in the last step, with samples; where the scheme chooses them */
     int fullest;                        /* the class whose devices need most */
     const struct memory_profile *profile;       /* of --memory-of; NULL: none */
     struct memory_of *memory;           /* [classes] with a profile: a framework's memory */

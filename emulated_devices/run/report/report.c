@@ -36,11 +36,23 @@ static void report_mask(FILE *out, const struct plan *plan, const struct packing
         100 * seen / (all > 0 ? all : 1), packing ? "samples" : "sequences");
 }
 
+/* The places of the first devices in the machine, in the order of ranks. */
+static void report_slots(const struct train_record *record)
+{
+    enum { SHOWN = 16 };
+    const int devices = record->options->plan.mesh.devices;
+    char text[SHOWN * 8 + 8] = "";
+    for (int r = 0, used = 0; r < devices && r < SHOWN; r++)
+        used += snprintf(text + used, sizeof text - (size_t)used, "%s%d", r ? " " : "", record->options->slots[r]);
+    say(record->out, 8, "slots   devices 0, 1, .. are at places %s%s of the machine", text,
+        devices > SHOWN ? " .." : "");
+}
+
 void report_shape(const struct train_record *record)
 {
     const struct plan *p = &record->options->plan;
     const int threads = record->arithmetic.threads;
-    char mesh[64] = "one device", slices[64] = "";
+    char mesh[64] = "one device", slices[64] = "", room[64] = "";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1)
@@ -51,9 +63,16 @@ void report_shape(const struct train_record *record)
             (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
             p->model.exact ? ", exact sums" : !dtype_is_narrow(p->dtype) ? ""
                 : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
+    if (p->sections) snprintf(mesh, sizeof mesh, "%d stage%s", p->stages, plural(p->stages));
     fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
     if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
     fprintf(record->out, "\n");
+    if (record->options->cluster.slot) report_slots(record);
+    for (int i = 0; p->sections && i < p->sections->count; i++) {
+        char section[160];
+        say(record->out, 8, "stage   %d: %s", p->sections->stage[i],
+            section_describe(&p->sections->at[i], section, sizeof section));
+    }
     if (plan_etp(p) > 1) snprintf(slices, sizeof slices, "each in %d slices, ", plan_etp(p));
     if (plan_ep(p) * plan_etp(p) > 1)
         say(record->out, 8,
@@ -64,9 +83,12 @@ void report_shape(const struct train_record *record)
         say(record->out, 8, "load    %s: %s", record->options->load_word ? record->options->load_word : "even",
             p->load && p->load->kind != LOAD_EVEN ? "tokens go to these experts, whatever their routers prefer"
                                                   : "all experts get as many tokens, whatever their routers prefer");
-    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy", p->batches ? "up to " : "",
-            (long long)plan_most_sequences(p), (long long)p->S, p->batches ? "up to " : "", p->micros,
-            p->micros == 1 ? "" : "es");
+    if (p->micro_tokens > 0)
+        snprintf(room, sizeof room, ", with %lld tokens of each on a device", (long long)p->micro_tokens);
+    say(record->out, 8, "batch   %s%lld sequences of %lld tokens, %s%d microbatch%s a copy%s",
+        p->batches ? "up to " : "", (long long)plan_most_sequences(p), (long long)p->S,
+        p->batches || p->micro_tokens ? "up to " : "", p->micros,
+        p->micros == 1 ? "" : "es", room);
     if (!p->packed) report_mask(record->out, p, NULL);
 }
 

@@ -16,7 +16,7 @@ void report_traffic(const struct train_record *);       /* what every device has
 enum axis report_axis_of(enum traffic_kind);            /* over which a kind sends; AXIS_COUNT: over all */
 void report_virtual_time(const struct train_record *);
 double report_virtual_step(const struct train_record *);        /* picoseconds, of the slowest device */
-double report_median(const struct train_record *, const double *seconds);       /* [steps], without the first */
+double report_median(const double *seconds, int64_t steps);     /* [steps], without the first if there are others */
 double report_mean_sequences(const struct train_record *);      /* of a step */
 uint64_t report_budget(const struct train_options *);   /* of a device: --memory, else its cluster's; 0: no limit */
 void report_copies(const struct train_record *);        /* the result of --paranoid */

@@ -8,6 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Without bounds a single element says most: where it is, both numbers, and how far they are apart. */
+static void print_element(FILE *out, const struct comparison *comparison)
+{
+    const struct apart_element *const e = &comparison->first.element;
+    if (!comparison->exact || comparison->of_file || comparison->number || !e->there) return;
+    say(out, 12, "  element   [%lld, %lld]%s: %.9g, not %.9g; %.6g unit%s of the grid, 2^%d", (long long)e->row,
+        (long long)e->column, strstr(comparison->first_kind, "activation") ? " of the device's part" : "", e->actual,
+        e->truth, e->units, e->units == 1 || e->units == -1 ? "" : "s", e->unit);
+}
+
 /* Describe the failure in detail, to help find the wrong line of code. */
 static void print_failure(FILE *out, const struct comparison *comparison, const struct plan *plan)
 {
@@ -24,6 +34,7 @@ static void print_failure(FILE *out, const struct comparison *comparison, const 
         say(out, 12, "  it is     expert %d; the score of expert %d is larger by %s; rounding explains %s",
             comparison->expert[1], comparison->expert[0], two.first, two.second);
     else fprintf(out, "  error     %s, norm over norm; its bound is %s\n", two.first, two.second);
+    print_element(out, comparison);
     if (!comparison->number && plan->mesh.devices > 1)
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &plan->mesh, on), devices_count(&on->failing),
@@ -49,6 +60,12 @@ static const char *report_check_verdict(char *text, size_t size, const struct tr
     if (record->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (record->options->plan.optimizer->forward_only)
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
+    if (record->comparison.exact && !record->comparison.of_file)
+        return record->comparison.loss_rounds
+            ? "OK: every activation, gradient and weight of every device is what one device computes, compared with "
+              "==, sums before they round; so is the loss, but for the rounding of its routers' part."
+            : "OK: every activation, gradient, weight and loss of every device is what one device computes, compared "
+              "with ==, sums before they round.";
     if (!data_quantises(&record->options->plan.data))
         return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights "
@@ -130,6 +147,12 @@ static void add_first(cJSON *check, const struct comparison *comparison, const s
     json_add(first, "kind %s before %s wrong_on %s", comparison->first_kind, comparison->before,
              diagnose_place(text, sizeof text, &plan->mesh, &comparison->where.on));
     json_add(first, "scale %s", diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, &comparison->where.on));
+    if (comparison->exact && comparison->first.element.there) {
+        const struct apart_element *const e = &comparison->first.element;
+        json_add(first, "row %g column %g actual %g expected %g", (double)e->row, (double)e->column, e->actual,
+                 e->truth);
+        json_add(first, "units %g unit_exponent %d", e->units, e->unit);
+    }
     cJSON *devices = cJSON_AddArrayToObject(first, "devices");
     for (int d = 0; d < plan->mesh.devices; d++)
         if (devices_have(&comparison->where.on.failing, d)) cJSON_AddItemToArray(devices, cJSON_CreateNumber(d));

@@ -11,9 +11,9 @@
 
 /* A run's first step does not count if there are others: it also loads kernels, and touches memory for the first time;
  * on a GPU it takes several times as long. */
-double report_median(const struct train_record *record, const double *seconds)
+double report_median(const double *seconds, int64_t steps)
 {
-    const int64_t first = record->steps > 1 ? 1 : 0, n = record->steps - first;
+    const int64_t first = steps > 1 ? 1 : 0, n = steps - first;
     double *sorted = malloc(sizeof *sorted * (size_t)(n + 1)), middle = 0;
     if (sorted != NULL && n > 0) {
         memcpy(sorted, seconds + first, sizeof *sorted * (size_t)n);
@@ -104,14 +104,15 @@ void report_end(const struct train_record *record)
     report_memory(record);
     report_traffic(record);
     if (record->steps > 0) {
-        const double s = report_median(record, record->seconds), B = report_mean_sequences(record);
+        const double s = report_median(record->seconds, record->steps), B = report_mean_sequences(record);
         say(record->out, 8, "\nspeed   median step %s, %s tokens/s, %s on all devices together", time_format(s).text,
             count_format(B * (double)p->S / s).text, flop_rate_format(plan_step_flops(p) * B / (double)p->B / s).text);
         report_virtual_time(record);
     }
     report_rounds(record);
     if (record->divergence.what)
-        fprintf(record->out, "DIVERGED at step %lld: the %s is %g\n", (long long)record->divergence.step,
+        fprintf(record->out, "%s at step %lld: the %s is %g\n",
+                record->divergence.lost.beyond ? "A SUM TOO LARGE" : "DIVERGED", (long long)record->divergence.step,
                 record->divergence.what, record->divergence.value);
     else if (record->has_numbers && !record->options->infers)
         fprintf(record->out, "loss    %.4f on %lld sequences of held-out text\n", record->validation,

@@ -100,12 +100,16 @@ static void add_device(cJSON *list, const struct plan *plan, const struct cluste
              report->wrong_memory.code == OK,
              (double)report->resident, (double)report->virtual_time, (double)report->computing,
              (double)report->held);
+    if (report->processor > 0) json_add(o, "median_step_processor_seconds %g", report->processor);
 }
 
 /* Numbers that are not finite are null in the steps, because JSON cannot represent them. */
 static void add_divergence(cJSON *root, const struct divergence *divergence)
 {
-    json_add(cJSON_AddObjectToObject(root, "diverged"), "step %g what %s", (double)divergence->step, divergence->what);
+    cJSON *o = json_add(cJSON_AddObjectToObject(root, "diverged"), "step %g what %s", (double)divergence->step,
+                        divergence->what);
+    if (divergence->lost.name[0])
+        json_add(o, "exact_sum %s beyond %hhd", divergence->lost.name, divergence->lost.beyond);
 }
 
 static void add_steps(cJSON *root, const struct train_record *record)
@@ -155,8 +159,9 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
         snprintf(print, sizeof print, "%016llx", (unsigned long long)train_fingerprint(record));
         json_add(root, "fingerprint %s", print);
     }
-    json_add(root, "median_step_seconds %g", report_median(record, record->seconds));
-    if (record->processor) json_add(root, "median_step_processor_seconds %g", report_median(record, record->processor));
+    json_add(root, "median_step_seconds %g", report_median(record->seconds, record->steps));
+    if (record->processor)
+        json_add(root, "median_step_processor_seconds %g", report_median(record->processor, record->steps));
     if (record->calls.launches > 0) add_calls(root, &record->calls);
     json_add(root, "cluster %s virtual_step_ps %g", record->options->cluster.name, report_virtual_step(record));
     if (record->replayed > 0)

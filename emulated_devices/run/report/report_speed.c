@@ -49,6 +49,9 @@ struct virtual_speed virtual_speed_of(const struct train_record *record)
         s.flops[k] = counted_flops(p, k) * B / (double)p->B / seconds / devices;
         s.utilization[k] = rate > 0 ? s.flops[k] / rate : 0;
     }
+    const int lives = folding_lives(&record->folded.folding);
+    for (int n = 0; n < lives; n++) s.charged += record->device[n].flops / (double)record->steps / lives / seconds;
+    s.charged_share = rate > 0 ? s.charged / rate : 0;
     return s;
 }
 
@@ -97,13 +100,9 @@ static bool fits_alone(const struct train_record *record)
  * of the pairs that are seen, and of what is computed again. */
 static void report_charged(const struct train_record *record, const struct virtual_speed *speed)
 {
-    const int lives = folding_lives(&record->folded.folding);
-    double flops = 0;
-    if (!(speed->utilization[0] > 0)) return;
-    for (int n = 0; n < lives; n++) flops += record->device[n].flops / (double)record->steps / lives;
-    const double rate = flops / (1e-12 * report_virtual_step(record));
-    say(record->out, 8, "        %s/device, %.1f %% of its rate (operations charged, pairs that the mask shows)",
-        flop_rate_format(rate).text, 100 * rate * speed->utilization[0] / speed->flops[0]);
+    if (speed->charged_share > 0)
+        say(record->out, 8, "        %s/device, %.1f %% of its rate (operations charged, pairs that the mask shows)",
+            flop_rate_format(speed->charged).text, 100 * speed->charged_share);
 }
 
 static void report_utilization(const struct train_record *record)
@@ -119,6 +118,15 @@ static void report_utilization(const struct train_record *record)
     for (enum attention_count k = 0; k < ATTENTION_COUNTS && s.utilization[k] > 0; k++)
         say(record->out, 8, "        %s/device, MFU %.1f %% (attention %s)", flop_rate_format(s.flops[k]).text,
             100 * s.utilization[k], names[k]);
+}
+
+/* Exact sums have products of integers, which hardware for fp64 multiplies. */
+static void report_exact(const struct train_record *record)
+{
+    const int64_t rate = record->options->cluster.flop_rate[F64];
+    if (record->options->plan.model.exact && rate > 0)
+        say(record->out, 8, "        matrix products with exact sums at the rate of fp64, %s",
+            flop_rate_format(1e6 * (double)rate).text);
 }
 
 /* Whose kernels the time is of, and how far the table's points are from each other. */
@@ -155,6 +163,7 @@ void report_virtual_time(const struct train_record *record)
                  picoseconds_format((double)record->alone).text, (double)record->alone / step);
     say(record->out, 8, "virtual %s a step on cluster %s%s", picoseconds_format(step).text,
         record->options->cluster.name, beside);
+    report_exact(record);
     report_kernels(record);
     report_host(record);
     if (record->replayed > 0) report_replay(record);
@@ -193,4 +202,7 @@ void report_speed_json(cJSON *root, const struct train_record *record)
     cJSON *o = json_add(cJSON_AddObjectToObject(root, "virtual_speed"), "tokens_per_second_per_device %g", s.tokens);
     report_speed_add_counts(o, "flops_per_second_per_device", s.flops);
     if (s.utilization[ATTENTION_BY_HALF] > 0) report_speed_add_counts(o, "model_flops_utilization", s.utilization);
+    cJSON *charged = json_add(cJSON_AddObjectToObject(o, "charged"), "flops_per_second_per_device %g", s.charged);
+    if (s.charged_share > 0) json_add(charged, "share_of_rate %g", s.charged_share);
+    if (record->options->plan.model.exact) json_add(o, "products_at_rate_of %s", dtype_name(F64));
 }

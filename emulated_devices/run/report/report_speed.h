@@ -16,10 +16,13 @@ struct virtual_speed {
     double tokens;                      /* a second, of each device; 0: there is no step, or it takes no time */
     double flops[ATTENTION_COUNTS];     /* operations a second, of each device */
     double utilization[ATTENTION_COUNTS];       /* their share of the device's rate; 0: computing takes no time */
+    double charged, charged_share;      /* the same of all operations that devices were charged with: pairs that the
+                                         * mask shows, and what is computed again */
 };
 
 /** The speed of a run or plan.  A step's operations are three times those of its forward pass, or the passes of an
- *  optimizer without a backward pass; what is computed again does not count. */
+ *  optimizer without a backward pass; what is computed again does not count.  Rates are those of the format, also where
+ *  products with exact sums go by that of fp64. */
 struct virtual_speed virtual_speed_of(const struct train_record *);
 
 /** The training of --tokens, whose steps are as this run's or plan's. */

@@ -21,7 +21,13 @@ struct device_numbers { uint64_t number[NUMBERS_MOST], printed[NUMBERS_MOST]; in
 struct device_box { const struct device_numbers *like; int first; char ranks[SHOWN_RANKS], place[SHOWN_PLACE]; };
 
 /* marked: [the longest axis] coordinates of a box. */
-struct box_list { const struct folding *folding; struct device_box *of; int count; bool *marked; };
+struct box_list {
+    const struct plan *plan;
+    const struct folding *folding;
+    struct device_box *of;
+    int count;
+    bool *marked;
+};
 
 static int by_numbers(const void *a, const void *b)
 {
@@ -98,6 +104,16 @@ static int box_ranks(const struct box_list *list, const struct device_numbers *n
     return n * folding_share(f);
 }
 
+/* With sections devices are on stages, not at coordinates: "stage 1", "stages 0-2". */
+static void describe_stages(const struct box_list *list, struct device_box *box, const struct device_numbers *numbers,
+                            int n)
+{
+    const int first = plan_place(list->plan, folding_first(list->folding, numbers[0].class)),
+        last = plan_place(list->plan, folding_first(list->folding, numbers[n - 1].class));
+    if (first == last) snprintf(box->place, SHOWN_PLACE, "stage %d", first);
+    else snprintf(box->place, SHOWN_PLACE, "stages %d-%d", first, last);
+}
+
 /* Ranks "3", "0-7", "0, 8, .."; places "pp=0 tp=1-7", or "pp=0 tp=0, all 256 dp" where the ranks do not say so. */
 static void describe_box(const struct box_list *list, struct device_box *box, const struct device_numbers *numbers,
                          int n)
@@ -112,6 +128,10 @@ static void describe_box(const struct box_list *list, struct device_box *box, co
     if (devices == 1) snprintf(box->ranks, SHOWN_RANKS, "%d", first);
     else if (neighbours) snprintf(box->ranks, SHOWN_RANKS, "%d-%d", first, last);
     else snprintf(box->ranks, SHOWN_RANKS, "%d, %d%s", first, second, devices > 2 ? ", .." : "");
+    if (list->plan->sections) {
+        describe_stages(list, box, numbers, n);
+        return;
+    }
     for (enum axis a = 0; a < AXIS_COUNT && used < SHOWN_PLACE - 2; a++) {
         if (mesh->size[a] == 1 || mark_coordinates(list, a, numbers, n) == f->every[a]) continue;
         if (used) box->place[used++] = ' ';
@@ -217,7 +237,7 @@ static void print_table(const struct train_record *record, const struct number_t
     const struct folding *f = &record->folded.folding;
     const int lives = folding_lives(f);
     struct device_numbers *d = calloc((size_t)lives, sizeof *d);
-    struct box_list list = { f, calloc((size_t)lives, sizeof *list.of), 0,
+    struct box_list list = { &record->options->plan, f, calloc((size_t)lives, sizeof *list.of), 0,
                              calloc((size_t)f->mesh.devices, sizeof *list.marked) };
     if (d && list.marked && list.of) {
         for (int i = 0; i < lives; i++) {
@@ -278,6 +298,9 @@ enum axis report_axis_of(enum traffic_kind kind)
 static bool sends_kind(const struct plan *plan, int i)
 {
     const enum traffic_kind kind = kind_axis[i].kind;
+    /* With sections: a kind that one of them sends; stages and sections send on the pipeline's. */
+    for (int s = 0; plan->sections && s < plan->sections->count; s++)
+        if (kind == TRAFFIC_PIPELINE || sends_kind(&plan->sections->at[s], i)) return true;
     if (kind == TRAFFIC_EXPERTS) return plan_ep(plan) * plan_etp(plan) > 1;
     if (kind == TRAFFIC_ENCODERS) return plan->encoders.kinds > 0;
     return plan->mesh.size[kind_axis[i].axis] > 1 ||

@@ -5,6 +5,7 @@
 #include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/plan/padding.h"
 #include "emulated_devices/run/log.h"
+#include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
 #include "ref/io/file_kind.h"
 #include "ref/io/figures.h"
@@ -14,6 +15,7 @@
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
 #include "ref/optim/rates.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -485,6 +487,14 @@ static enum error_code take_rule(struct train_options *options, const struct tra
     return e;
 }
 
+/* Room for all numbers of microbatches that FlexSP tries: from those that hold the tokens of a copy on. */
+static int most_microbatches(const struct plan *plan)
+{
+    const double tokens = (double)plan->B * (double)plan->S / plan->mesh.size[DP];
+    const double least = ceil(tokens / ((double)plan->micro_tokens * plan->mesh.size[CP]));
+    return (int)fmin(least, 1e6) + FLEXSP_OPTIONS - 1;
+}
+
 /* As many microbatches as fill the pipeline; in a run that goes on, as many as its balance losses are of. */
 static int usual_microbatches(const struct train_options *options, const struct train_words *words)
 {
@@ -498,7 +508,8 @@ static enum error_code take_microbatches(struct train_options *options, const st
                                          struct error *err)
 {
     struct plan *const p = &options->plan;
-    p->micros = words->micro ? words->micro : usual_microbatches(options, words);
+    p->micros = words->micro ? words->micro
+              : p->micro_tokens ? most_microbatches(p) : usual_microbatches(options, words);
     if (options->pack && options->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
     enum error_code e = words->batches ? take_batches(options, words->batches, words->batch, words->micro, err) : OK;
     if (!e) e = take_schedule(p, words->chunks_given, words->micro > 0 || words->batches, err);
@@ -536,8 +547,12 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     if (!e && words->kernels != NULL) e = kernel_set_choose(&options->cluster, words->kernels, err);
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
+    if (!e && words->plan) e = train_take_sections(options, words, err);
+    if (!e && words->slots) e = train_take_slots(options, words, err);
     if (!e) e = plan_check(p, err);
     if (!options->golden) train_set_rates(&p->hyper, options, 0);
+    /* Products with exact sums are computed in fp64. */
+    if (!e && p->model.exact) e = cluster_check(&options->cluster, p->mesh.devices, F64, err);
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 

@@ -45,6 +45,8 @@ struct train_words {
                 *arithmetic, *balance_over, *mask;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
+    const char *slots;                  /* where ranks are in the machine; NULL: rank r is at r */
+    const char *plan;                   /* a file of sections; NULL: one mesh for all layers */
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
     int size[AXIS_COUNT];
     int batch, seq, micro, lr_steps, vocabulary, pad_vocabulary;        /* 0: not given */
@@ -71,6 +73,12 @@ enum error_code train_take(struct train_options *, struct train_words *, const s
 
 /** Change a model as its options say.  @return OK; ERR_USAGE if the model has nothing of the kind. */
 enum error_code take_changes(struct model_config *, const struct model_flags *, struct error *);
+
+/** Read --slots: the places of the devices.  The mesh must be made.  @return OK, ERR_USAGE or ERR_MEMORY. */
+enum error_code train_take_slots(struct train_options *, const struct train_words *, struct error *);
+
+/** Read the file of --plan, and give the plan its sections.  @return OK, ERR_FILE, ERR_FORMAT or ERR_USAGE. */
+enum error_code train_take_sections(struct train_options *, const struct train_words *, struct error *);
 
 /** Take what is kept where, and in which format.  @return OK or ERR_USAGE. */
 enum error_code take_storage(struct train_options *, const struct train_words *, struct error *);

@@ -16,6 +16,7 @@
  *          backward  the same, and reduce-scatter of 2 n K A elements for each device in the wide format
  *          each to or from P-1 others.  Keys are few if queries share them, which is why Llama 3 chose this; nothing is
  *          sent while devices compute
+ *          With exact sums no more is sent forward; the reduce-scatter has EXACT sums
  * Memory   kept: the log-sum-exp.  Forward: keys and values of B S tokens, one result to merge.  Backward: keys and
  *          values of B S tokens, and as many of their gradients in the wide format: ring.c has two blocks of n instead
  * Equals   reassociates: results are merged in the order r, r-1, .., and have the bits of ring-zigzag; gradients of
@@ -46,7 +47,7 @@ static void allgather_kv_cost(struct forecast *forecast, const struct context_pa
     forecast_on(forecast, cp->group, ALLGATHER, NULL, (struct collective){ .counts = counts, .dtype = own });
     if (pass == INPUT_PASS)
         forecast_on(forecast, cp->group, REDUCE_SCATTER, NULL,
-                    (struct collective){ .counts = counts, .dtype = dtype_wide(own) });
+                    (struct collective){ .counts = counts, .dtype = cp->tp->device->sums });
 }
 
 /* Return the rows of one member in a tensor that has all members' blocks, in the order of ranks. */
@@ -95,6 +96,11 @@ static enum error_code allgather_kv_run_forward(struct cp_pass *cp_pass, struct 
     if (!e) e = block_results_open(cp_pass, results, err);
     if (!e) e = allgather_kv_gather(cp_pass, *keys, err);
     if (e) return e;
+    /* With exact sums the tops come first; no keys travel for them, since all are here. */
+    for (int i = 0; i < cp_pass->cp->devices && cp_pass->device->exact; i++) {
+        const int owner = cp_before(cp_pass->cp, i);
+        block_raise_tops(cp_pass, results, allgather_kv_block_of(cp_pass, *keys, owner), 0, owner);
+    }
     /* The own block comes first, since it sets the result; later ones are merged into it. */
     for (int i = 0; i < cp_pass->cp->devices; i++) {
         const int owner = cp_before(cp_pass->cp, i);
@@ -123,7 +129,7 @@ static enum error_code run_backward(struct cp_pass *cp_pass, struct block_gradie
                                     struct tensor *d_keys, struct error *err)
 {
     enum error_code e = open_all(cp_pass, keys, cp_pass->own, err);
-    if (!e) e = open_all(cp_pass, d_keys, cp_pass->wide, err);
+    if (!e) e = open_all(cp_pass, d_keys, cp_pass->sums, err);
     if (!e) e = block_gradients_open(cp_pass, gradients, err);
     if (!e) e = allgather_kv_gather(cp_pass, *keys, err);
     if (e) return e;
@@ -160,7 +166,7 @@ const struct attention_scheme attention_scheme_allgather_kv = {
               .volume = "2 n K A (P-1) elements a layer forward, n = B S/P; backward as many twice, once of gradients",
               .memory = "log-sum-exp: H numbers a token; in a pass keys and values of B S tokens, and their gradients",
               .needs = "P <= S" },
-    .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
+    .exact = true, .refuses = ring_attention_refuses, .cut = ring_zigzag_cut, .slots = 1, .kept = ring_attention_kept,
     .reads_input = true, .reads_output = true, .forward = allgather_kv_forward,
         .backward_input = allgather_kv_backward_input, .cost = allgather_kv_cost,
 };

@@ -49,13 +49,15 @@ struct attention_call {
     struct context_parallel *cp;        /* this device's share */
     struct attention shape;             /* S and dropout of whole sequences; heads and width */
     struct tensor qkv, out;             /* [n, (H+2K) A], [n, H A] */
-    struct tensor d_qkv, d_out;         /* for backward */
-    struct tensor d_keys;               /* EXACT [n, 2 K A], zeros; backward adds gradients of keys and values, which it
-                                         * then does not put into d_qkv; none: it does */
+    struct tensor d_qkv, d_out;         /* for backward; d_qkv may be EXACT: sums that the caller finishes */
     struct tensor d_sinks;              /* [H], zeros; backward adds the gradient of the shape's sinks; none: there are
                                          * none */
     struct tensor kept[ATTENTION_SLOTS];        /* from forward to backward; shapes: the scheme's `kept` */
 };
+
+/* A part of what a scheme that plans does.  --attention-without leaves it out, as the ablation of a paper does; results
+ * stay right. */
+struct planned_part { const char *name, *sentence; };     /* the sentence says what is done without it */
 
 struct attention_scheme {
     struct scheme head;                 /* name, description, source; first, for casts */
@@ -63,10 +65,16 @@ struct attention_scheme {
     bool takes_prefix;                  /* its first slot is the log-sum-exp, [rows, H]; then attention to a prefix can
                                          * be merged with its result */
     bool splits, windows;               /* whether it reads heads and context_first of a split; window */
+    bool exact;                         /* with exact sums its results have the bits of one device's: a query's sums are
+                                         * finished before they round, with the top of all of its keys */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
     bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those
                                          * of each: load.micros */
+    bool chooses_micros;                /* with load.room `plan` also chooses how many of these have samples */
+    unsigned steps_part;                /* the bit of the part without which each microbatch is planned by itself */
+    const struct planned_part *parts; /* that may be left out, in the order of load.without's bits, then one without
+                                         * a name; NULL: none */
     /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
      * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
      * @return as context_plan_finish. */

@@ -9,11 +9,20 @@
 
 #include "emulated_devices/schemes/attention/pass.h"
 
-/* The result so far, and that of one more block. */
-struct block_results { struct tensor o[2], lse[2]; };
+/* The result so far, and that of one more block.  With exact sums there is one, to which each block adds: o [n, H A]
+ * and total [B H, n], for the top [B H, n] over the keys of all blocks. */
+struct block_results { struct tensor o[2], lse[2], total, top; };
 
 /** Buffers for results.  Local.  @return OK, or ERR_MEMORY; either way block_results_close. */
 enum error_code block_results_open(struct cp_pass *, struct block_results *, struct error *);
+
+/** With exact sums, before block_attend: find the tops of all queries, while keys travel around a ring of all members.
+ *  Else nothing is sent.  Collective.  @return OK, or ERR_MEMORY before anything is sent. */
+enum error_code block_find_tops(struct cp_pass *, struct block_results *, struct error *);
+
+/** Raise the tops to those of one member's keys, which are columns from `first` on; the device's own come first.  For
+ *  schemes whose devices have all keys.  `results` is a struct block_results. */
+void block_raise_tops(struct cp_pass *, void *results, struct tensor keys, int64_t first, int owner);
 
 /** Round the result to the call's output. */
 void block_results_finish(struct cp_pass *, struct block_results *);
@@ -25,7 +34,7 @@ void block_attend(struct cp_pass *, struct block_results *, struct tensor keys, 
 
 struct block_gradients {
     struct tensor delta;                /* [B H, n] */
-    struct tensor all;                  /* [rows, (H+2K) A] in the wide format: queries' add up in its first columns */
+    struct tensor all;                  /* [rows, (H+2K) A] sums: queries' add up in the first columns */
 };
 
 /** Buffers for gradients, set to zero, and delta.  Local.  @return OK, or ERR_MEMORY; either way

@@ -30,7 +30,8 @@ enum error_code cp_prepare(struct cp_pass *cp_pass, struct attention_call *call,
     struct context_parallel *cp = call->cp;
     struct device *d = cp->tp->device;
     *cp_pass = (struct cp_pass){ .call = call, .cp = cp, .device = d, .shape = call->shape, .own = d->dtype,
-                           .wide = dtype_wide(d->dtype), .B = context_sequences(cp, tensor_rows(call->qkv)) };
+                           .wide = dtype_wide(d->dtype), .sums = d->sums,
+                           .B = context_sequences(cp, tensor_rows(call->qkv)) };
     /* A device without sequences in this microbatch opens nothing, and its caller returns at once. */
     if (cp_pass->B == 0) return OK;
     const enum error_code e = positions_open(&cp_pass->at, cp, err);

@@ -24,7 +24,8 @@ struct cp_pass {
     struct positions at;                /* of all members' tokens, member after member */
     int64_t B;                          /* sequences */
     int64_t longest;                    /* rows of the largest share of a member */
-    enum dtype own, wide;               /* formats of the device's numbers, and of sums of them */
+    enum dtype own, wide;               /* formats of the device's numbers, and of statistics */
+    enum dtype sums;                    /* of partial results and gradients: the wide one, or exact sums */
 };
 
 /**

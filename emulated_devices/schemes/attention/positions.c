@@ -75,36 +75,89 @@ struct tensor positions_of(const struct positions *positions, int member)
 
 /* ---- pairs ------------------------------------------------------------------------------------------------------- */
 
-/* How many of n ascending positions are below `end`.  It starts from the last answer: of ascending queries, all of them
- * together take a walk along the positions. */
-static int64_t below(const int32_t *at, int64_t n, int32_t end, int64_t *last)
-{
-    while (*last < n && at[*last] < end) ++*last;
-    /* A query's range may also begin before that of the query before, so the walk goes both ways. */
-    while (*last > 0 && at[*last - 1] >= end) --*last;
-    return *last;
-}
-
-/* The first position that a window has. */
-static int32_t window_start(struct attention attention, int32_t query)
-{
-    return attention.window > 0 && attention.window <= query ? (int32_t)(query + 1 - attention.window) : 0;
-}
-
 struct ascending { const int32_t *at; int64_t count; };
 
-/* The keys in a range of each query.  `range` has `apart` numbers for each position; NULL: what came before it. */
-static int64_t pairs_of_range(struct attention attention, const int32_t *range, int64_t apart, struct ascending queries,
-                              struct ascending keys)
+/* How many of the ascending positions are below `end`. */
+static int64_t below(struct ascending positions, int64_t end)
 {
-    int64_t pairs = 0, last_first = 0, last_end = 0;
-    for (int64_t i = 0; i < queries.count; i++) {
-        /* The range [r[0], r[1]) of a query is cut at the start of its window. */
-        const int32_t q = queries.at[i], *r = range ? range + apart * q : (const int32_t[]){ 0, q + 1 },
-                      from = window_start(attention, q), first = r[0] > from ? r[0] : from;
-        /* The keys in [first, r[1]) are those below the end without those below the start. */
-        if (first < r[1])
-            pairs += below(keys.at, keys.count, r[1], &last_end) - below(keys.at, keys.count, first, &last_first);
+    int64_t least = 0, most = positions.count;
+    while (least < most) {
+        const int64_t middle = least + (most - least) / 2;
+        if (positions.at[middle] < end) least = middle + 1;
+        else most = middle;
+    }
+    return least;
+}
+
+/* How many positions from the `first`th on are adjacent.  No position is there twice, so n of them are adjacent if the
+ * last is n - 1 more than the first. */
+static int64_t adjacent(struct ascending positions, int64_t first)
+{
+    int64_t least = 1, most = positions.count - first;
+    while (least < most) {
+        const int64_t n = least + (most - least + 1) / 2;
+        if (positions.at[first + n - 1] - positions.at[first] == n - 1) least = n;
+        else most = n - 1;
+    }
+    return least;
+}
+
+/* The sum of below(keys, end + i) over i from 0 to n - 1. */
+static int64_t sum_below(struct ascending keys, int64_t end, int64_t n)
+{
+    int64_t b = below(keys, end), sum = n * b;
+    /* A key at or after `end` is below n - 1 - (key - end) of the ends, and each adjacent key below one end fewer. */
+    for (int64_t c; b < keys.count && keys.at[b] < end + n - 1; b += c) {
+        const int64_t ends = n - 1 - (keys.at[b] - end);
+        c = adjacent(keys, b) < ends ? adjacent(keys, b) : ends;
+        sum += c * ends - c * (c - 1) / 2;
+    }
+    return sum;
+}
+
+/* A mask's ranges of tokens, with `apart` numbers for each position; NULL: each query sees what came before it. */
+struct seen_ranges { const int32_t *range; int64_t apart, window; };
+
+/* The range of a query, cut at the start of its window. */
+static struct interval range_of(const struct seen_ranges *seen, int32_t query)
+{
+    const int32_t *const r = seen->range ? seen->range + seen->apart * query : NULL;
+    const int64_t from = seen->window > 0 && seen->window <= query ? query + 1 - seen->window : 0;
+    const int64_t first = r && r[0] > from ? r[0] : from, end = r ? r[1] : query + 1;
+    return (struct interval){ first, end - first };
+}
+
+/* Queries in a row whose ranges begin at the same token or each one token later, and end likewise. */
+struct run_of_queries { struct interval range; int64_t count, begin_moves, end_moves; };
+
+/* The run that begins with the `first`th query. */
+static struct run_of_queries run_from(const struct seen_ranges *seen, struct ascending queries, int64_t first)
+{
+    const int32_t q = queries.at[first];
+    struct run_of_queries run = { .range = range_of(seen, q), .count = 1 };
+    for (int64_t most = adjacent(queries, first); run.count < most; run.count++) {
+        const struct interval r = range_of(seen, q + (int32_t)run.count);
+        const int64_t begin = r.first - run.range.first, end = interval_end(r) - interval_end(run.range);
+        /* The second query says how the ranges move. */
+        if (run.count == 1) run.begin_moves = begin, run.end_moves = end;
+        if (run.begin_moves < 0 || run.begin_moves > 1 || run.end_moves < 0 || run.end_moves > 1) return run;
+        if (begin != run.begin_moves * run.count || end != run.end_moves * run.count) return run;
+        if ((r.count > 0) != (run.range.count > 0)) return run;
+    }
+    return run;
+}
+
+/* The keys in a range of each query, run by run: those below the ends of ranges without those below their begins. */
+static int64_t pairs_of_range(const struct seen_ranges *seen, struct ascending queries, struct ascending keys)
+{
+    int64_t pairs = 0;
+    for (int64_t i = 0, n; i < queries.count; i += n) {
+        const struct run_of_queries run = run_from(seen, queries, i);
+        const int64_t begin = run.range.first, end = interval_end(run.range);
+        n = run.count;
+        if (run.range.count <= 0) continue;
+        pairs += n > 1 && run.end_moves == 1 ? sum_below(keys, end, n) : n * below(keys, end);
+        pairs -= n > 1 && run.begin_moves == 1 ? sum_below(keys, begin, n) : n * below(keys, begin);
     }
     return pairs;
 }
@@ -121,7 +174,8 @@ double positions_pairs(const struct positions *positions, struct attention atten
     const int64_t apart = tensor_cols(attention.mask);
     int64_t pairs = 0;
     /* Without a mask all B sequences are causal and have the same positions, so one is counted. */
-    if (!tensor_present(attention.mask)) return (double)(B * pairs_of_range(attention, NULL, 0, q, k));
+    if (!tensor_present(attention.mask))
+        return (double)(B * pairs_of_range(&(struct seen_ranges){ NULL, 0, attention.window }, q, k));
     struct views v = views_of(positions->cp->tp->device);
     const int32_t *mask = view_read(&v, attention.mask).data;
     /* A single mask [S, apart] may hold for all B sequences. */
@@ -129,7 +183,8 @@ double positions_pairs(const struct positions *positions, struct attention atten
     for (int64_t b = 0; b < B; b++)
         /* Each pair of columns of the mask is one range that a query sees. */
         for (int64_t r = 0; r < apart; r += 2)
-            pairs += pairs_of_range(attention, mask + apart * (shared ? 0 : b * attention.S) + r, apart, q, k);
+            pairs += pairs_of_range(&(struct seen_ranges){ mask + apart * (shared ? 0 : b * attention.S) + r, apart,
+                                                           attention.window }, q, k);
     views_end(&v);
     return (double)pairs;
 }

@@ -142,11 +142,15 @@ struct outer data_outer(const struct data_request *);
 /* A pass over one part.  PASS_UPDATE: over all parts, the optimizer's step inside the list; PASS_TURN: no pass; from
  * here on weights are needed at another point (data_set_direction). */
 enum pass { PASS_FORWARD, PASS_BACKWARD_INPUT, PASS_BACKWARD_WEIGHT, PASS_UPDATE, PASS_TURN };
+/* Elements that exist for a while besides what is kept: the most during a use, and those that are left after it. */
+struct passing { int64_t during, after; };
+
 struct use {
     int part;                                   /* 0: the embedding; 1 + layer; 1 + L: the loss */
     enum pass pass;                             /* what is computed with the part */
     int tile;                                   /* if a part is used tile by tile: the tile's unit; 0: none */
     bool older;                                 /* with two versions of the weights: uses the older one */
+    struct passing weights, gradients;          /* whole weights and gradients; data_set_uses predicts them */
 };
 struct stretch;
 

@@ -112,11 +112,26 @@ void dispatch_transpose(const int64_t length[], int a, int b, int32_t *order)
 
 /* ---- hops -------------------------------------------------------------------------------------------------------- */
 
+/* The choices of all rows are known by number: they are sent as zeros, which takes neither memory nor copies. */
+static enum error_code move_unlisted(const struct expert_parallel *ep, const struct expert_hop *hop,
+                                     struct choices *held, struct error *err)
+{
+    struct device *d = ep->tp->device;
+    const int64_t rows = hop_arrives(hop), k = held->each;
+    const struct tensor in = tensor_2d(device_tensor_in(d, BUFFERS, I32, held->rows * k).data, I32, held->rows, k),
+                        out = tensor_2d(device_tensor_in(d, BUFFERS, I32, rows * k).data, I32, rows, k);
+    const enum error_code e = in.data && out.data ? hop_run(hop, d, in, out, err) : announce_no_memory(err);
+    device_free(d, in), device_free(d, out);
+    *held = (struct choices){ NULL, rows, k, held->pooled };
+    return e;
+}
+
 /* Rows that go with their weights also take their choices along: the next hop, and the experts, need them. */
 static enum error_code move_choices(const struct expert_parallel *ep, const struct expert_hop *hop,
                                     struct choices *held, int32_t **memory, struct error *err)
 {
     struct device *d = ep->tp->device;
+    if (held->pooled) return move_unlisted(ep, hop, held, err);
     /* The choices [rows held, k] take the same hop as the rows, and become those of the rows that came. */
     const int64_t rows = hop_arrives(hop), k = held->each;
     struct tensor in = tensor_2d(device_list(d, held->rows * k).data, I32, held->rows, k),
@@ -142,6 +157,25 @@ static int64_t rows_from(const struct expert_parallel *ep, const struct expert_r
 {
     if (routing->hops > 0) return dispatch_expert_rows(ep, routing, expert, member, ep->rank);
     return member == ep->rank ? dispatch_told(ep, routing, expert, member) : 0;
+}
+
+/* Devices without numbers need no list, but how many of the rows that come choose each expert. */
+static enum error_code count_rows(const struct expert_parallel *ep, const struct expert_routing *routing,
+                                  struct choices *held, int32_t **memory, struct error *err)
+{
+    const struct interval own = routing->experts;
+    int32_t *const count = *memory = calloc((size_t)ep->tp->config->mixture.E + 1, sizeof *count);
+    if (count == NULL) return announce_no_memory(err);
+    for (int64_t e = own.first; e < interval_end(own); e++)
+        for (int m = 0; m < ep->devices; m++) count[e] += (int32_t)rows_from(ep, routing, e, m);
+    *held = (struct choices){ NULL, routing->pool, 1, count };
+    return OK;
+}
+
+/* Whether the lists of rows by expert may be left out: nobody reads them, and none goes on to devices along etp. */
+static bool needs_no_list(const struct expert_parallel *ep, const struct expert_routing *routing)
+{
+    return !ep->tp->device->backend->has_numbers && experts_row_group(ep, routing)->size == 1;
 }
 
 /* A row a choice: who sends how many rows to which expert is known; they come by sender, then by expert. */
@@ -171,15 +205,17 @@ static enum error_code sort_choices(struct expert_routing *routing, const struct
         free(next);
         return announce_no_memory(err);
     }
-    choices_count(choices, E, routing->counts);
+    if (choices->expert) choices_count(choices, E, routing->counts);
+    else memcpy(routing->counts, choices->pooled, (size_t)E * sizeof *routing->counts);
     /* next[e]: where expert e's rows begin, the sum of the counts before; then a counting sort. */
     for (int64_t e = 0; e < E; e++) {
         if (e < own.first || e >= interval_end(own)) routing->counts[e] = 0;
         next[e + 1] = next[e] + routing->counts[e];
     }
     routing->received = next[E];
-    routing->order = tensor_1d(malloc((size_t)(routing->received + 1) * sizeof (int32_t)), I32, routing->received);
-    for (int64_t i = 0; i < choices->rows * choices->each && routing->order.data; i++)
+    const int64_t listed = choices->expert ? routing->received : 0;
+    routing->order = tensor_1d(malloc((size_t)(listed + 1) * sizeof (int32_t)), I32, routing->received);
+    for (int64_t i = 0; i < choices->rows * choices->each && choices->expert && routing->order.data; i++)
         if (choices->expert[i] >= own.first && choices->expert[i] < interval_end(own))
             ((int32_t *)routing->order.data)[next[choices->expert[i]]++] = (int32_t)i;
     free(next);
@@ -352,6 +388,8 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
 {
     struct choices held = *own;
     int32_t *memory = NULL;             /* of what is held, once that is no longer `own` */
+    /* The counts of the group's rows say what comes only if one hop brings all rows to all members. */
+    if (!ep->scheme->weighs_there || ep->scheme->hops != 1 || !needs_no_list(ep, routing)) held.pooled = NULL;
     /* The routing of the microbatch before is freed first, if the scheme has not done so to place copies. */
     enum error_code e = OK;
     if (ep->scheme->place && !routing->placed) e = ep->scheme->place(ep, routing, err);
@@ -365,7 +403,11 @@ enum error_code dispatch_announce(struct expert_routing *routing, const struct e
     if (!e && ep->scheme->choose) e = ep->scheme->choose(ep, routing, err);
     if (!e) e = plan_hops(routing, ep, &held, &memory, err);
     /* A row a choice: the choices of the rows that came follow from the table, without a message. */
-    if (!e && !ep->scheme->weighs_there) free(memory), e = list_choices(ep, routing, &held, &memory, err);
+    if (!e && !ep->scheme->weighs_there) {
+        free(memory);
+        e = needs_no_list(ep, routing) ? count_rows(ep, routing, &held, &memory, err)
+                                       : list_choices(ep, routing, &held, &memory, err);
+    }
     if (!e && experts_row_group(ep, routing)->size > 1) e = gather_slices(routing, ep, &held, &memory, err);
     if (!e) e = sort_choices(routing, ep, &held, err);
     if (!e) e = make_parts(ep, routing, err);

@@ -27,7 +27,12 @@ struct expert_scheme;
 
 /* The experts that some rows have chosen: [rows, each], in the host's memory.  What is none of the E experts is sent
  * nowhere and computed by none: a dropped choice (choice_dropped). */
-struct choices { const int32_t *expert; int64_t rows, each; };
+struct choices {
+    const int32_t *expert;              /* NULL: nobody lists them */
+    int64_t rows, each;
+    const int32_t *pooled;              /* on devices without numbers: how often the rows of all members of the ep
+                                         * group, or those that have come, choose each of E experts; NULL: not known */
+};
 
 /* An exchange on the way of rows to their experts. */
 struct expert_hop {

@@ -25,7 +25,7 @@ static int level_between(const struct expert_parallel *ep, int a, int b)
     const struct cluster *c = loads_cluster(ep);
     const int *const places = ep->tp->device->clock.places;
     const int first = ep->group->member[0] - ep->slice, from = first + a, to = first + b;
-    return link_between(c->link, c->levels, places ? places[from] : from, places ? places[to] : to);
+    return cluster_level(c, places ? places[from] : from, places ? places[to] : to);
 }
 
 static void add_rows(const struct expert_parallel *ep, struct part_loads *loads, int from, int to, int64_t rows)
@@ -101,6 +101,7 @@ static void compute_slice(struct clock *clock, const struct expert_parallel *ep,
         all += rows;
     }
     if (all == 0) return;
+    up.exact = down.exact = ep->tp->device->exact;
     clock_compute(clock, what[pass], up), clock_compute(clock, what[pass], down);
     if (pass == PRODUCT_WEIGHT) return;
     clock_compute(clock, "swiglu", elementwise_cost(all * F, 3, 4, clock->dtype));

@@ -2,6 +2,7 @@
  * model/trainer.c and model/trainer_cost.c call these functions.  Errors: ERR_MEMORY without room for a microbatch,
  * ERR_COMM of a message, and those of a pass; the step cannot go on then. */
 #include "emulated_devices/schemes/pipeline/execute.h"
+#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/trace.h"
 #include <stdlib.h>
 #include <string.h>
@@ -237,7 +238,8 @@ enum error_code schedule_execute(const struct schedule *schedule, struct group *
         trace_enter_action(x.device->clock.trace, action_letter(a->kind), a->micro);
         /* Receives that are posted ahead come before this action. */
         if (!e) e = post_before(&x, i, err);
-        if (!e) e = execute_perform(&x, i, err);
+        /* In a run that means nothing any more, no device would get what it waits for. */
+        if (!e && !comm_is_idle(group->comm)) e = execute_perform(&x, i, err);
         if (times) times[i] = (struct action_time){ start, x.device->clock.now };
     }
     /* Devices without a backward pass call the function, too, because the call may be collective among devices. */

@@ -91,22 +91,18 @@ enum error_code heads_add_copies(struct tensor_parallel *tp, struct tensor g, st
     return allreduce(&tp->copies, g.data, tensor_count(g), g.dtype, SUM, tp->allreduce, err);
 }
 
-enum error_code heads_begin_keys(struct tensor_parallel *tp, struct tensor *d_keys, int64_t rows, struct error *err)
+enum error_code heads_add_keys(struct tensor_parallel *tp, struct tensor sums, struct error *err)
 {
-    const int64_t width = 2 * tp->heads.keys.count * tp->config->A;
-    *d_keys = device_tensor_in(tp->device, BUFFERS, EXACT, rows * width);
-    *d_keys = tensor_2d(d_keys->data, EXACT, rows, width);
-    if (d_keys->data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
-    device_zero(tp->device, *d_keys);
-    return OK;
-}
-
-enum error_code heads_end_keys(struct tensor_parallel *tp, struct tensor *keys, struct tensor d_keys, struct error *err)
-{
-    enum error_code e = tensor_buffer(tp, keys, tensor_rows(d_keys), tensor_cols(d_keys), err);
-    if (!e) e = allreduce(&tp->copies, d_keys.data, tensor_count(d_keys), EXACT, SUM, tp->allreduce, err);
-    if (!e) e = terms_round(tp->device, *keys, d_keys, err);
-    device_free(tp->device, d_keys);
+    const int64_t rows = tensor_rows(sums), width = 2 * tp->heads.keys.count * tp->config->A;
+    const size_t size = dtype_size(EXACT), length = (size_t)width * size, pitch = (size_t)tensor_cols(sums) * size;
+    const struct tensor keys = device_tensor_in(tp->device, BUFFERS, EXACT, rows * width);
+    char *const last = (char *)sums.data + pitch - length;
+    if (keys.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+    /* Keys and values are the last columns of each row. */
+    device_copy_rows(tp->device, keys.data, length, last, pitch, length, rows);
+    const enum error_code e = allreduce(&tp->copies, keys.data, rows * width, EXACT, SUM, tp->allreduce, err);
+    if (!e) device_copy_rows(tp->device, last, pitch, keys.data, length, length, rows);
+    device_free(tp->device, keys);
     return e;
 }
 

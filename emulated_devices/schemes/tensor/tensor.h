@@ -320,11 +320,9 @@ enum error_code heads_open(struct tensor_parallel *, struct error *);
 /** Whether gradients of keys and values are summed over copies as exact sums, before the product with QKV. */
 bool heads_add_exactly(const struct tensor_parallel *);
 
-/** Zeroed memory, EXACT [rows, 2 k A], for the part of the gradient of keys and values that comes from this device's
- *  query heads; and their sum over the copies, rounded.  _end_keys: collective over the devices with copies; frees
- *  d_keys; the caller frees keys.  @return OK, ERR_MEMORY or ERR_COMM. */
-enum error_code heads_begin_keys(struct tensor_parallel *, struct tensor *d_keys, int64_t rows, struct error *);
-enum error_code heads_end_keys(struct tensor_parallel *, struct tensor *keys, struct tensor d_keys, struct error *);
+/** Add up the gradients of keys and values over the copies: the last 2 k A columns of sums, EXACT [rows, (h + 2 k) A].
+ *  Collective over the devices with copies.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_add_keys(struct tensor_parallel *, struct tensor sums, struct error *);
 
 /** QKV's linear_backward_input; with exact sums only the first copy's keys and values are terms of it. */
 enum error_code heads_backward_input(struct tensor_parallel *, int64_t N, struct tensor dX, struct tensor dY,

@@ -1,6 +1,7 @@
 /* alike.c -- finds which devices of a plan do the same, so that few of them run.  Only train/dry_run/dry_run.c
  * calls; a folding that proves inexact is refined.  The functions send no messages and report no errors. */
 #include "emulated_devices/train/dry_run/alike.h"
+#include "emulated_devices/model/run/pooled.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/kinds.h"
@@ -27,8 +28,10 @@ static bool keeps_units(const struct folding *folding, enum axis axis, int n, in
     return true;
 }
 
+/* Devices with places of their own are never folded. */
 static bool same_links(const struct cluster *cluster, const struct folding *folding, enum axis axis)
 {
+    if (cluster->slot) return false;
     int *unit = malloc(sizeof *unit * (size_t)folding->mesh.devices);
     bool same = unit != NULL;
     for (int l = 0; l < cluster->levels - 1 && same; l++)
@@ -99,15 +102,24 @@ static int32_t *deal_share(const struct plan *plan, int rank, int micro, struct 
     return NULL;
 }
 
+/* Count the choices of each of E experts one by one: some may be dropped. */
+static bool count_dealt(const struct plan *plan, int rank, int micro, int64_t E, int32_t *count)
+{
+    struct choices dealt;
+    int32_t *const list = deal_share(plan, rank, micro, &dealt);
+    memset(count, 0, (size_t)E * sizeof *count);
+    if (list) choices_count(&dealt, E, count);
+    free(list);
+    return list != NULL;
+}
+
 static bool is_even(const struct plan *plan, int rank, int micro)
 {
     const int64_t E = plan->model.mixture.E;
-    struct choices dealt;
-    int32_t *const list = deal_share(plan, rank, micro, &dealt), *const count = calloc((size_t)E, sizeof *count);
-    bool even = list && count;
-    if (even) choices_count(&dealt, E, count);
+    int32_t *const count = calloc((size_t)mixture_columns(&plan->model.mixture), sizeof *count);
+    bool even = count && (pooled_add(plan, rank, micro, count) || count_dealt(plan, rank, micro, E, count));
     for (int64_t e = 1; e < E && even; e++) even = count[e] == count[0];
-    free(list), free(count);
+    free(count);
     return even;
 }
 

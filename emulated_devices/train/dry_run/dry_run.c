@@ -1,6 +1,6 @@
 /* dry_run.c -- runs steps of a plan without numbers on all its devices, in this process.  run/plan.c, search/,
  * cli/show/ and bench/ call.  A step longer than virtual time can count is ERR_PLAN.  Errors of devices are passed
- * on, and every device is closed. */
+ * on, and every device is closed.  A step that was asked to end is ERR_STOPPED. */
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/train/dry_run/dry_batch.h"
@@ -51,6 +51,7 @@ struct job {
     struct dry_events *events;
     dry_run_fn *before, *after;
     void *context;
+    const struct crew_stop *stop;       /* NULL: the steps run to their end */
     double *flops;                      /* charged to the devices that run */
     struct dry_batches *batches;        /* that the devices share */
 };
@@ -73,6 +74,8 @@ static enum error_code train(struct comm *comm, const struct job *job, const str
 {
     struct trainer t;
     const struct cluster own = cluster_of_rank(job->plan->cluster, comm->rank);
+    /* To open a device of a large mixture takes long; of a run that means nothing it is not opened. */
+    if (crew_is_inexact(crew)) return OK;
     enum error_code e = dry_events_of(job->events, comm->rank, &comm->device->clock, err);
     if (e) return e;
     clock_restart(&comm->device->clock, &own, job->plan->dtype);
@@ -158,23 +161,25 @@ static enum error_code dry_run_crew(const struct job *job, bool unfolded, struct
 {
     const struct plan *const plan = job->plan;
     enum error_code e = unfolded ? OK : dry_run_check_folding(plan, d, err);
-    if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
-    while (!e && d->crew.inexact[0] && !folding_is_none(&d->folding)) {       /* fold less */
+    if (!e) e = crew_run_folded(&d->folding, job->stop, be_device, job, &d->crew, err);
+    while (!e && !d->crew.stopped && d->crew.inexact[0] && !folding_is_none(&d->folding)) {   /* fold less */
         snprintf(d->why, sizeof d->why, "%s", d->crew.inexact);
         d->folding = plan_alike_refined(plan, &d->folding, &d->crew);
         *job->flops = 0;
         e = dry_run_check_folding(plan, d, err);
-        if (!e) e = crew_run_folded(&d->folding, be_device, job, &d->crew, err);
+        if (!e) e = crew_run_folded(&d->folding, job->stop, be_device, job, &d->crew, err);
     }
+    if (!e && d->crew.stopped) return fail(err, ERR_STOPPED, "a step was asked to end before it was planned");
     return e ? e : charged_check(plan, job->steps, *job->flops * plan->mesh.devices / folding_lives(&d->folding), err);
 }
 
-enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
-                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+static enum error_code dry_run_job(const struct plan *plan, const struct crew_stop *stop, int64_t steps, bool unfolded,
+                                   struct dry_events *events, dry_run_fn *before, dry_run_fn *after, void *context,
+                                   struct dry_run *d, struct error *err)
 {
     double flops = 0;
     struct dry_batches batches;
-    const struct job j = { plan, steps, events, before, after, context, &flops, &batches };
+    const struct job j = { plan, steps, events, before, after, context, stop, &flops, &batches };
     *d = (struct dry_run){ .folding = folding_none(&plan->mesh) };
     if (unfolded) snprintf(d->why, sizeof d->why, "--unfolded");
     else if (events && cluster_replays(plan->cluster)) snprintf(d->why, sizeof d->why, "the cluster needs a replay");
@@ -186,4 +191,16 @@ enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, s
     e = dry_run_crew(&j, unfolded, d, err);
     dry_batches_close(&batches);
     return e;
+}
+
+enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
+                        dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+{
+    return dry_run_job(plan, NULL, steps, unfolded, events, before, after, context, d, err);
+}
+
+enum error_code dry_run_step(const struct plan *plan, const struct crew_stop *stop, struct dry_events *events,
+                             dry_run_fn *after, void *context, struct dry_run *d, struct error *err)
+{
+    return dry_run_job(plan, stop, 1, false, events, NULL, after, context, d, err);
 }

@@ -34,6 +34,12 @@ typedef enum error_code dry_run_fn(struct trainer *, void *context, struct error
 enum error_code dry_run(const struct plan *plan, int64_t steps, bool unfolded, struct dry_events *events,
                         dry_run_fn *before, dry_run_fn *after, void *context, struct dry_run *, struct error *);
 
+/** Run one step in the same way, folded, which ends early if it is asked to.
+ *  @param stop  asked every few messages; its function may be NULL.
+ *  @return as dry_run; ERR_STOPPED: it was asked to end, and nothing that `after` was told is true. */
+enum error_code dry_run_step(const struct plan *, const struct crew_stop *stop, struct dry_events *, dry_run_fn *after,
+                             void *context, struct dry_run *, struct error *);
+
 /** Make room for the lists of so many devices.  @return OK or ERR_MEMORY. */
 enum error_code dry_events_open(struct dry_events *, int devices, int64_t *left, struct error *);
 void dry_events_close(struct dry_events *, int devices);

@@ -11,9 +11,16 @@
 
 static void read_outline(struct trainer *trainer, int64_t steps, struct plan_memory *memory)
 {
-    const struct model_state kept = data_resident(&trainer->data), slow = data_offloaded(&trainer->data);
-    trainer->data.stepped = steps > 0;
-    trainer->data.stepped_outward = outer_steps(&trainer->data.outer, 0, steps) > 0;
+    struct model_state kept = { 0 }, slow = { 0 };
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++) {
+        const struct model_state resident = data_resident(&part->data), offloaded = data_offloaded(&part->data);
+        kept.weights += resident.weights, kept.gradients += resident.gradients, kept.optimizer += resident.optimizer;
+        slow.weights += offloaded.weights, slow.gradients += offloaded.gradients,
+            slow.optimizer += offloaded.optimizer;
+        part->data.stepped = steps > 0;
+        part->data.stepped_outward = outer_steps(&part->data.outer, 0, steps) > 0;
+    }
     memory->offloaded = slow.weights + slow.gradients + slow.optimizer +
                    (steps > 0 ? trainer_activation_moves(trainer).bytes_written : 0);
     memory->peak = (struct arena_use){

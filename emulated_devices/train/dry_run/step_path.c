@@ -298,7 +298,7 @@ static void add_piece(const struct path_piece *piece, void *context)
 {
     struct adding *a = context;
     const int level = piece->kind == PATH_MESSAGE
-        ? link_between(a->cluster->link, a->cluster->levels, piece->sender, piece->device) : 0;
+        ? cluster_level(a->cluster, piece->sender, piece->device) : 0;
     struct path_row *r = plan_report_row_of(a->path, piece, level);
     bool *on = &a->on[(r - a->path->row) * a->devices + piece->device];
     r->takes += piece->to - piece->from;

@@ -110,7 +110,7 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     /* No slots and one slot are the same, so both are hashed as 1. */
     const int slots = plan->copying.slots + !plan->copying.slots;
     ADD(*key, plan->mesh.size), ADD(*key, plan->ep), ADD(*key, plan->etp), ADD(*key, plan->degree),
-        ADD(*key, plan->row_parts),
+        ADD(*key, plan->row_parts), ADD(*key, plan->micro_tokens),
         ADD(*key, plan->hyper);
     ADD(*key, slots), ADD(*key, plan->copying.top);
     ADD(*key, plan->split.heads), ADD(*key, plan->split.window), ADD(*key, plan->split.context_first);

@@ -47,15 +47,17 @@ static void case_fill(const void *context, int64_t step, int64_t first, int64_t 
 }
 
 /* Hash the weights that this device keeps, unit by unit. */
-static uint64_t hash_own(const struct trainer *trainer)
+static uint64_t hash_own(struct trainer *trainer)
 {
     uint64_t h = HASH_START;
-    for (int u = 0; u < trainer->data.units; u++) {
-        struct views v = views_of(trainer->comm->device);
-        const struct tensor own = view_read(&v, trainer->data.unit[u].own_w);
-        h = hash_bytes(h, own.data, tensor_bytes(own));
-        views_end(&v);
-    }
+    const struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int u = 0; u < part->data.units; u++) {
+            struct views v = views_of(trainer->comm->device);
+            const struct tensor own = view_read(&v, part->data.unit[u].own_w);
+            h = hash_bytes(h, own.data, tensor_bytes(own));
+            views_end(&v);
+        }
     return h;
 }
 

@@ -27,14 +27,18 @@ static void digest_add_tensor(struct digest *digest, struct device *device, stru
 void digest_add_gradients(struct digest *digest, struct trainer *trainer, const struct step_result *result)
 {
     DIGEST_ADD(digest->numbers, result->loss);
-    for (int u = 0; u < trainer->data.units; u++)
-        digest_add_tensor(digest, trainer->comm->device, data_own_gradient(&trainer->data.unit[u]));
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int u = 0; u < part->data.units; u++)
+            digest_add_tensor(digest, trainer->comm->device, data_own_gradient(&part->data.unit[u]));
 }
 
 void digest_add_weights(struct digest *digest, struct trainer *trainer)
 {
-    for (int u = 0; u < trainer->data.units; u++)
-        digest_add_tensor(digest, trainer->comm->device, trainer->data.unit[u].own_w);
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int u = 0; u < part->data.units; u++)
+            digest_add_tensor(digest, trainer->comm->device, part->data.unit[u].own_w);
 }
 
 /* Messages of the emulation itself (CONTROL) are left out: checks may send more without another result. */

@@ -37,22 +37,61 @@ static int draw_lengths(int kind, int P, int64_t length[], int64_t *tokens)
     return n;
 }
 
-/* Let a scheme plan one load and hold the plan to all invariants of the scheme. */
-static enum error_code check_drawn(const struct attention_scheme *scheme, const struct context_load *load,
+/* Hold one plan of a step to all invariants of the scheme. */
+static enum error_code check_drawn(const struct attention_scheme *scheme, const struct context_seen *seen,
                                    struct invariant_counts *counts, struct error *err)
 {
-    struct context_plan plan;
-    enum error_code e = scheme->plan(&plan, load, err);
-    if (e) return e;
-    const struct context_seen seen = { load, &plan };
+    const struct context_load *const load = seen->load;
+    enum error_code e = OK;
     struct error found;
     for (int i = 0; scheme->head.invariants[i].name && !e; i++) {
-        e = scheme->head.invariants[i].holds(&seen, &counts->checked[i], &found);
+        e = scheme->head.invariants[i].holds(seen, &counts->checked[i], &found);
         if (e) fail(err, e, "%s: of %d drawn lengths on %d devices, nodes of %d: %s: %s", scheme->head.name,
                     load->samples, load->devices, load->node, scheme->head.invariants[i].sentence, found.text);
     }
-    context_plan_free(&plan);
     return e;
+}
+
+/* Let a scheme plan all microbatches of a step, and check each of them. */
+static enum error_code draw_step(const struct attention_scheme *scheme, const struct context_load *load,
+                                 struct invariant_counts *counts, struct error *err)
+{
+    struct context_plan plan[MOST_DRAWN_SAMPLES];
+    const struct context_plan *step[MOST_DRAWN_SAMPLES];
+    struct context_load of = *load;
+    enum error_code e = OK;
+    int planned = 0;
+    for (; planned < load->micros && !e; planned++) {
+        of.micro = planned, step[planned] = &plan[planned];
+        e = scheme->plan(&plan[planned], &of, err);
+    }
+    for (of.micro = 0; of.micro < load->micros && !e; of.micro++)
+        e = check_drawn(scheme, &(struct context_seen){ &of, &plan[of.micro], step }, counts, err);
+    while (planned-- > 0) context_plan_free(&plan[planned]);
+    return e;
+}
+
+/* The tokens for which a device needs room, so that each sample alone has a group: groups have up to 8 devices. */
+static int64_t drawn_room(const int64_t length[], int n, int P)
+{
+    int64_t longest = 0;
+    int largest = 1;
+    while (2 * largest <= P && 2 * largest <= 8) largest *= 2;
+    for (int i = 0; i < n; i++) longest = length[i] > longest ? length[i] : longest;
+    const int64_t least = (longest + largest - 1) / largest;
+    return least > 11 ? least : 11;
+}
+
+/* Steps of one to three microbatches; a scheme that chooses how many there are also gets as many as samples. */
+static enum error_code draw_steps(const struct attention_scheme *scheme, struct context_load load,
+                                  struct invariant_counts *counts, struct error *err)
+{
+    const int most = scheme->plans_steps ? 3 : 1;
+    enum error_code e = OK;
+    for (load.micros = 1; load.micros <= most && !e; load.micros++) e = draw_step(scheme, &load, counts, err);
+    if (e || !scheme->chooses_micros) return e;
+    load.micros = load.samples, load.room = drawn_room(load.length, load.samples, load.devices);
+    return draw_step(scheme, &load, counts, err);
 }
 
 /* Plans are the same on every device, so nothing is sent. */
@@ -61,21 +100,20 @@ static enum error_code draw_plans(const struct attention_scheme *scheme, int P, 
 {
     int64_t length[MOST_DRAWN_SAMPLES], tokens;
     enum error_code e = OK;
-    for (int kind = 0; kind < KINDS_OF_LENGTHS; kind++)
-        for (int node = 1; node <= P; node++)
-            for (int micros = 1; micros <= (scheme->plans_steps ? 3 : 1); micros++) {
-                if (P % node != 0) continue;
-                const int n = draw_lengths(kind, P, length, &tokens);
-                /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
-                const struct context_load load = {
-                    .length = length, .samples = n, .tokens = tokens, .micros = micros, .micro = micros - 1,
-                    .devices = P, .node = node, .per_pair = 128, .per_token = 6000, .per_element = 500,
-                    .per_far_element = 2000, .layers = 4,
-                    .heads = 8, .query_width = 32, .key_width = 16,
-                };
-                e = check_drawn(scheme, &load, counts, err);
-                if (e) return e;
-            }
+    /* Activations stay, or copies take less time than a layer's work, or several times as long. */
+    static const double kept[] = { 0, 5000, 20000 };
+    for (int kind = 0; kind < KINDS_OF_LENGTHS && !e; kind++)
+        for (int node = 1; node <= P && !e; node++) {
+            if (P % node != 0) continue;
+            const int n = draw_lengths(kind, P, length, &tokens);
+            /* The costs per pair, token and element are fixed numbers, so every device plans the same. */
+            e = draw_steps(scheme, (struct context_load){
+                .length = length, .samples = n, .tokens = tokens, .devices = P, .node = node, .per_pair = 128,
+                .per_token = 6000, .per_element = 500, .per_far_element = 2000, .layers = 10,
+                .per_kept = scheme->plans_steps ? kept[(kind + node) % 3] : 0,
+                .heads = 8, .query_width = 32, .key_width = 16,
+            }, counts, err);
+        }
     return e;
 }
 

@@ -332,8 +332,13 @@ static void take_batches(const struct space *space, struct plan *plan, int value
     plan_take_step(plan, 0);
 }
 
-static const char *const samples[] = { "whole samples", "packed" };
-static void take_samples(struct plan *plan, int value) { plan->packed = value; }
+static const char *const samples[] = { "whole samples", "packed", "packed, chosen microbatches" };
+static void take_samples(struct plan *plan, int value)
+{
+    plan->packed = value;
+    /* One microbatch may hold all samples, so the scheme has a choice, if it chooses at all. */
+    if (value == 2) plan->micro_tokens = (uint64_t)(plan->B * plan->S / plan->mesh.size[CP]) + 1;
+}
 
 static const char *const chunks[] = { "v=1", "v=2" };
 static void take_chunks(struct plan *plan, int value) { plan->chunks = value ? 2 : plan->chunks; }

@@ -2,6 +2,7 @@
  * ranks.  A folder with files of a dump is ERR_FILE; without memory the code is ERR_MEMORY.  Files get their names only
  * after every device has written. */
 #include "emulated_devices/verify/dump/dump_ranks.h"
+#include "emulated_devices/comm/folding.h"
 #include "emulated_devices/verify/dump/dump_pieces.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/schemes/data/tiles.h"
@@ -62,15 +63,20 @@ enum error_code dump_add_piece(struct dump_ranks *ranks, const char *key, const 
                                                 intervals_total(&part->cols)), err);
 }
 
-/* The devices along tp that have copies of this one's keys and values: {"tp": [[begin, count], ..]}. */
-static cJSON *places_of_copies(const struct trainer *trainer)
+/* The devices along tp that have copies of this one's keys and values: {"tp": [[begin, count], ..]}.  With sections a
+ * dump's mesh is a line of all devices (mesh_text): then their ranks on it. */
+static cJSON *places_of_copies(const struct trainer *trainer, int layer)
 {
-    const struct group *const copies = &trainer->tensor.copies;
+    const struct trainer *const section = trainer_of_layer(trainer, layer);
+    const struct group *const copies = &section->tensor.copies;
+    const bool line = trainer->plan.sections != NULL;
     struct intervals places = { 0 };
-    for (int i = 0; i < copies->size; i++)
-        intervals_add(&places, (struct interval){ mesh_coordinate(&trainer->plan.mesh, copies->member[i], TP), 1 });
+    for (int i = 0; i < copies->size; i++) {
+        const int rank = copies->member[i], place = line ? rank : mesh_coordinate(&section->plan.mesh, rank, TP);
+        intervals_add(&places, (struct interval){ place, 1 });
+    }
     cJSON *partial = cJSON_CreateObject();
-    cJSON_AddItemToObject(partial, axis_name(TP), dump_intervals(&places));
+    cJSON_AddItemToObject(partial, axis_name(line ? DP : TP), dump_intervals(&places));
     intervals_free(&places);
     return partial;
 }
@@ -95,7 +101,7 @@ static enum error_code add_activation(struct dump_ranks *ranks, const struct pro
     snprintf(key, sizeof key, "%.40sgrad/%s#%d.keys", prefix, name, micro);
     t = tensor_1d((void *)(uintptr_t)keys, x->format, part_count(&copied));
     if (!e && part_count(&copied) > 0)
-        e = dump_add_piece(ranks, key, &copied, t, micro, times, places_of_copies(probes->trainer), err);
+        e = dump_add_piece(ranks, key, &copied, t, micro, times, places_of_copies(probes->trainer, x->layer), err);
     part_free(&copied);
     return e;
 }
@@ -182,7 +188,8 @@ static enum error_code add_parameter(struct dump_ranks *ranks, const struct trai
                                      const char *name, enum tensor_kind kind, double times, struct error *err)
 {
     const struct param_spec spec = trainer_spec(trainer, index);
-    const struct parameter *own = parameter_find(&trainer->parameters, index);
+    trainer = trainer_of_layer(trainer, spec.layer);
+    const struct parameter *own = trainer_takes_part(trainer) ? parameter_find(&trainer->parameters, index) : NULL;
     struct keeping k = { .dump = ranks, .name = name, .times = times,
                          .dim = { spec.dim[0], spec.ndim > 1 ? spec.dim[1] : 1 } };
     enum error_code e = OK;
@@ -311,9 +318,11 @@ enum error_code dump_ranks_open(struct dump_ranks *ranks, const char *folder, st
     return comm_agree(trainer->comm, e, err);
 }
 
+/* Devices of sections are no product of axes: a line along dp, on which layouts say everything. */
 static char *mesh_text(const struct mesh *mesh)
 {
     cJSON *o = cJSON_CreateObject();
+    if (folding_none(mesh).mesh.size[DP] > mesh->size[DP]) cJSON_AddNumberToObject(o, axis_name(DP), mesh->devices);
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (mesh->size[a] > 1) cJSON_AddNumberToObject(o, axis_name(a), mesh->size[a]);
     char *text = json_text(o, false);
@@ -334,8 +343,8 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
         { "program", "orrery train" }, { "layout", layout },
         /* The last two are not in every dump: pairs counts those that are. */
-        { ranks->begins > 0 ? "begins" : "sums", ranks->begins > 0 ? begins : dtype_name(EXACT) },
-        { "sums", dtype_name(EXACT) },
+        { ranks->begins > 0 ? "begins" : "arithmetic", ranks->begins > 0 ? begins : "exact" },
+        { "arithmetic", "exact" },
     };
     const int pairs = 6 + (ranks->begins > 0) + trainer->plan.model.exact;
     enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)

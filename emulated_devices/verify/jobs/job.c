@@ -47,7 +47,16 @@ const char *verify_family(int place)
 {
     if (place == 0) return "collectives";
     const enum scheme_kind k = kind_at(place);
-    return k < SCHEME_KINDS ? scheme_kind_info(k)->family : NULL;
+    if (k < SCHEME_KINDS) return scheme_kind_info(k)->family;
+    return kind_at(place - 1) < SCHEME_KINDS ? VERIFY_PLANS : NULL;
+}
+
+static enum error_code run_family(struct job *job, struct cases *cases, int place, struct error *err)
+{
+    const enum scheme_kind kind = kind_at(place);
+    if (place == 0) return verify_collectives(job, err);
+    if (kind == SPATIAL_SCHEME) return verify_tiles(job, err);
+    return kind < SCHEME_KINDS ? verify_schemes(job, cases, kind, err) : verify_plans(job, err);
 }
 
 static enum error_code write_job(struct job *job, const char *path, struct error *err)
@@ -81,10 +90,9 @@ static enum error_code run_families(struct job *job, struct cases *cases, const 
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (options->what && strcmp(options->what, family) != 0) continue;
-        /* Collectives and tiles have no arithmetic of their own. */
-        if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME)) continue;
-        e = i == 0 ? verify_collectives(job, err) : kind_at(i) == SPATIAL_SCHEME ? verify_tiles(job, err)
-                                                : verify_schemes(job, cases, kind_at(i), err);
+        /* Collectives and tiles have no arithmetic of their own; plans are drawn in fp64. */
+        if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME || kind_at(i) == SCHEME_KINDS)) continue;
+        e = run_family(job, cases, i, err);
     }
     if (!e && job->prints) print_count(job);
     if (!e && job->speaks && options->json) e = write_job(job, options->json, err);

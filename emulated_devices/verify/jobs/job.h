@@ -28,7 +28,10 @@ struct verify_options {
     struct cluster cluster;             /* its nodes define the collectives of several levels */
 };
 
-/** Families by name: collectives, then each kind of schemes.  @return NULL after the last. */
+/* The family of drawn plans whose layers have different strategies. */
+#define VERIFY_PLANS "plans"
+
+/** Families by name: collectives, each kind of schemes, then plans.  @return NULL after the last. */
 const char *verify_family(int place);
 
 /** Numbers of cases that passed, of all cases, and of cases that were refused and not run. */
@@ -73,6 +76,7 @@ void verify_refuse(struct job *, const char *family, const char *what, const str
  *  it. */
 enum error_code verify_collectives(struct job *, struct error *);
 enum error_code verify_tiles(struct job *, struct error *);
+enum error_code verify_plans(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
 

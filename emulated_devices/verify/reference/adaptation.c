@@ -57,19 +57,32 @@ void adaptation_close(struct adaptation *adaptation)
 /* ---- attention: a microbatch's plan ------------------------------------------------------------------------------ */
 
 /* Hold the plan of one microbatch's attention to the scheme's invariants.  A scheme that makes no plans leaves a
- * plan of 0 tokens, which is not checked. */
+ * plan of 0 tokens, which is not checked.  step: the plans of all microbatches. */
 static enum error_code check_plan(struct adaptation *adaptation, const struct trainer *trainer, int micro,
-                                  struct error *err)
+                                  const struct context_plan *const step[], struct error *err)
 {
-    const struct context_plan *const plan = &trainer->stage[0].micro[micro].plan;
+    const struct context_plan *const plan = step[micro];
     struct context_load load;
     if (plan->tokens == 0) return OK;
     enum error_code e =
         plan_context_load(&trainer->plan, mesh_coordinate(&trainer->plan.mesh, trainer->comm->rank, DP),
                           micro, &load, err);
     if (e) return e;
-    e = adaptation_hold(&adaptation->of[ADAPTS_ATTENTION], &(struct context_seen){ &load, plan }, err);
+    /* A scheme that does not plan steps plans each microbatch as a step of one. */
+    const struct context_seen seen = { &load, plan, load.micros > 1 ? step : step + micro };
+    e = adaptation_hold(&adaptation->of[ADAPTS_ATTENTION], &seen, err);
     context_load_free(&load);
+    return e;
+}
+
+static enum error_code check_plans(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
+{
+    const int micros = trainer->plan.micros;
+    const struct context_plan **const step = malloc((size_t)micros * sizeof *step);
+    enum error_code e = step ? OK : fail(err, ERR_MEMORY, "no memory to check %d plans", micros);
+    for (int i = 0; i < micros && !e; i++) step[i] = &trainer->stage[0].micro[i].plan;
+    for (int i = 0; i < micros && !e; i++) e = check_plan(adaptation, trainer, i, step, err);
+    free(step);
     return e;
 }
 
@@ -219,11 +232,13 @@ static void end_step(struct adaptation *adaptation, const struct trainer *traine
 
 enum error_code adaptation_check(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
 {
+    /* Schemes that plan or adapt are refused in sections. */
+    if (trainer->section) return OK;
     enum error_code e = check_placement(adaptation, trainer, err);
     if (!e) e = check_biases(adaptation, trainer, err);
+    if (!e) e = check_plans(adaptation, trainer, err);
     for (int i = 0; i < trainer->plan.micros && !e; i++) {
-        e = check_plan(adaptation, trainer, i, err);
-        if (!e) e = check_order(adaptation, trainer, i, err);
+        e = check_order(adaptation, trainer, i, err);
         for (int c = 0; c < trainer->plan.chunks && !e; c++)
             e = check_experts(adaptation, trainer, &trainer->stage[c], i, err);
     }

@@ -134,7 +134,7 @@ void comparison_tensor(struct comparison *comparison, struct worst *of, const ch
                        const struct sums *sums, double size)
 {
     found.error = held_error(sums, size), found.scale = sums_scale(sums), found.truth = sums->truth;
-    found.absolute = size == 0;
+    found.absolute = size == 0, found.element = sums->first;
     if (!diverges(comparison, kind, &found, size)) comparison_note(comparison, of, kind, found);
 }
 

@@ -21,6 +21,7 @@ struct worst {
     char tensor[PARAM_NAME];            /* its name; "": nothing was compared */
     int rank;                           /* the device */
     int64_t step;                       /* of the run */
+    struct apart_element element;       /* the first that differs, in the device's part of the tensor */
 };
 
 /* A spread is one tensor on all devices that have it. */

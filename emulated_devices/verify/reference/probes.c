@@ -3,6 +3,7 @@
  * ends all devices.  Files of run/, dump/, cases/ and verify/reference/ call these functions.  The code is ERR_MEMORY
  * or ERR_COMM. */
 #include "emulated_devices/verify/reference/probes.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/probes_rows.h"
 #include "ref/model/kinds.h"
 #include <math.h>
@@ -48,16 +49,23 @@ static void *copy_columns(struct tensor actual, int64_t first, int64_t cols)
     return copy;
 }
 
+/* The plan of the layer that computes a tensor: the gradient of a layer's output is the next one's. */
+static const struct plan *plan_of(const struct trainer *trainer, const struct expected *expected)
+{
+    return plan_of_layer(&trainer->plan, expected->layer + (expected->gradient && strcmp(expected->name, "out") == 0));
+}
+
 /* The plan says which rows and columns of a whole tensor a device computes in a microbatch. */
 static struct part probes_part_of(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
 {
-    return plan_part(&trainer->plan, rank, expected->width, expected->cols, micro, expected->gradient);
+    return plan_part(plan_of(trainer, expected), rank, expected->width, expected->cols, micro, expected->gradient);
 }
 
 static struct part copied_part_of(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
 {
-    return expected->gradient ? plan_copied_part(&trainer->plan, rank, expected->width, expected->cols, micro)
-           : (struct part){ .dim = { 0, 0 } };
+    const struct plan *const plan = plan_of(trainer, expected);
+    return expected->gradient && mesh_has(&plan->mesh, rank)
+        ? plan_copied_part(plan, rank, expected->width, expected->cols, micro) : (struct part){ .dim = { 0, 0 } };
 }
 
 /* Keep a computed tensor: its part, and what this device has of copied keys and values. */
@@ -99,7 +107,8 @@ static void probes_see(void *context, const char *name, int layer, bool gradient
         const struct tensor seen = p->isolate ? view_write(&v, t) : view_read(&v, t);
         /* A tensor of another shape cannot be compared: NaN makes rank 0 count a failure. */
         /* wrong shape */
-        if (tensor_rows(t) != tensor_rows(beside) || tensor_cols(t) != plan_columns(plan, rank, e->width))
+        if (tensor_rows(t) != tensor_rows(beside) ||
+            tensor_cols(t) != plan_columns(plan_of(p->trainer, e), rank, e->width))
             p->sums[i].difference = NAN;
         else {
             if (*truth) add_up(&p->sums[i], seen, beside);
@@ -149,6 +158,7 @@ void probes_close(struct probes *probes)
 static bool computes(const struct trainer *trainer, int rank, const struct expected *expected, int micro)
 {
     const int stage = plan_stage_of(&trainer->plan, expected->name, expected->layer, expected->gradient);
+    if (trainer->plan.sections) return mesh_has(&plan_of(trainer, expected)->mesh, rank);
     return place_of(&trainer->schedule, micro, stage).device == mesh_coordinate(&trainer->plan.mesh, rank, PP);
 }
 

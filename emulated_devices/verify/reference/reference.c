@@ -8,6 +8,7 @@
  * without singular vectors.  A failed reference_open leaves nothing to close; after a failed step reference_close frees
  * all.
  * Bounds are in reference_bounds.c, projections in reference_low_rank.c, outer steps in reference_outer.c. */
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -112,13 +113,24 @@ static void serial_close(struct serial_run *run)
     if (run->model.params) transformer_close(&run->model);
 }
 
+/* With sections the largest of theirs. */
+static int most_parts(const struct plan *plan, int (*parts)(const struct plan *))
+{
+    int most = 1;
+    for (int i = 0; i < plan->sections->count; i++)
+        if (parts(&plan->sections->at[i]) > most) most = parts(&plan->sections->at[i]);
+    return most;
+}
+
 int reference_parts(const struct plan *plan)
 {
+    if (plan->sections) return most_parts(plan, reference_parts);
     return plan->mesh.size[TP] * (plan->data.tiles > 1 ? plan->data.tiles : 1);
 }
 
 int reference_gradient_parts(const struct plan *plan)
 {
+    if (plan->sections) return most_parts(plan, reference_gradient_parts);
     return plan_copies(plan) / plan_replicas(plan) * plan->micros * (1 + plan->model.tied);
 }
 
@@ -425,6 +437,12 @@ static void forget_gradients(struct reference *reference)
     transformer_zero_gradients(&reference->twin.model);
 }
 
+/* Sums that do not round have no bounds, and so no twin; bounds of a golden file's numbers need one. */
+static bool has_twin(const struct reference *reference)
+{
+    return !reference->plan->model.exact || reference->golden != NULL;
+}
+
 /* Take the optimizer's step in truth and twin, parameter by parameter, and zero both gradients.  Each parameter's
  * response is measured on the way.  On ERR_MEMORY some parameters have been stepped: the run must end. */
 static enum error_code update_both(struct reference *reference, struct error *err)
@@ -432,6 +450,10 @@ static enum error_code update_both(struct reference *reference, struct error *er
     reference->updated++;
     const enum error_code e = reference_project(reference, steps_taken(reference), IN_THE_STEP, err);
     for (int i = 0; i < reference->truth.model.params && !e; i++) {
+        if (!has_twin(reference)) {
+            reference_reference_update(reference, &reference->truth, i);
+            continue;
+        }
         char *memory = malloc(3 * copy_bytes(reference, i));
         if (memory == NULL)
             return fail(err, ERR_MEMORY, "no memory to try the optimizer on %s", reference->truth.model.spec[i].name);
@@ -614,7 +636,7 @@ static enum error_code another_twin(struct reference *reference, struct error *e
 enum error_code reference_another_twin(struct reference *reference, bool *more, struct error *err)
 {
     enum error_code e = OK;
-    *more = !draws(reference->plan) && reference->twins < MOST_TWINS;
+    *more = has_twin(reference) && !draws(reference->plan) && reference->twins < MOST_TWINS;
     for (int i = 0; i < reference->replicas && *more && !e; i++) e = another_twin(reference_replica(reference, i), err);
     return e;
 }
@@ -656,7 +678,8 @@ static enum error_code reference_pass(struct reference *reference, struct error 
     if (!e) e = encode_back(reference, err);
     if (!e && own_routes) routing_keep(&reference->routing, &reference->truth.model);
     twins_begin(reference);
-    if (!e) e = gradients(reference, &reference->twin, err);
+    if (e || !has_twin(reference)) return e;
+    e = gradients(reference, &reference->twin, err);
     if (!e && own_routes) routing_measure(&reference->routing, &reference->truth.model, &reference->twin.model);
     return e;
 }
@@ -691,7 +714,7 @@ static enum error_code gradients_of(struct reference *reference, int update, str
     if (!e) e = reference_project(reference, steps_taken(reference) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
     measure_norm(&reference->truth), measure_norm(&reference->twin);
-    reference->pass_spread = reference_spread(reference);
+    reference->pass_spread = has_twin(reference) ? reference_spread(reference) : 0;
     reference->loss_spread += reference->pass_spread;
     reference->counted += reference->truth.model.counted;
     return OK;

@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/reference/replicas.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/check/report/diagnose.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/hash.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
@@ -84,9 +85,11 @@ static bool is_a_replicas_own(const struct trainer *trainer, enum tensor_kind ki
 
 /* List all boxes of all pieces that this device keeps, with their hashes.  Every device lists the same kinds in the
  * same order.  A device that cannot read a piece ends all devices. */
-static int list_own(const struct trainer *trainer, enum replicas_when when, struct box_hash *out)
+static int list_own(struct trainer *trainer, enum replicas_when when, struct box_hash *out)
 {
     int n = 0;
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        n += list_own(&trainer->section[i], when, out + n);
     for (int i = 0; i < trainer->parameters.count; i++) {
         const struct parameter *p = &trainer->parameters.all[i];
         int kinds[MOST_KINDS];

@@ -35,19 +35,22 @@ class RankFile:
     coordinates  {"dp": 0, "tp": 1}: where this rank is
     dtype        in which it computes: fp64, fp32, bf16, fp16
     parts        of a sum that are stored in that format and then added
+    arithmetic   "exact" if sums do not round before they are finished (docs/checking/exact.md): no bounds then, but bits
 
     left_out has the activations that the program cannot show, {name: why}; they are then not missing.
     """
 
-    def __init__(self, folder, rank, mesh, coordinates, dtype=None, program=None, parts=None):
+    def __init__(self, folder, rank, mesh, coordinates, dtype=None, program=None, parts=None, arithmetic=None):
         for axis in mesh:
             if axis not in AXES:
                 raise DumpError(f"mesh axis {axis!r} is not one of {', '.join(AXES)}")
+        if arithmetic not in (None, "ordinary", "exact"):
+            raise DumpError(f"arithmetic: {arithmetic!r} is none of ordinary, exact")
         self.folder, self.rank = pathlib.Path(folder), rank
         self.tensors, self.layout, self.left_out, self.declared = {}, {}, {}, []
         self.head = {"orrery_dump": "1", "rank": str(rank), "mesh": json.dumps({a: mesh[a] for a in AXES if a in mesh}),
                      "coordinates": json.dumps(dict(coordinates))}
-        self.head.update({k: v for k, v in (("dtype", dtype), ("program", program), ("parts", parts and str(parts))) if v})
+        self.head.update({k: v for k, v in (("dtype", dtype), ("program", program), ("parts", parts and str(parts)), ("arithmetic", arithmetic)) if v})
 
     def declare(self, patterns):
         """Patterns of tensors that the dump is not to have: they are not kept, and orrery check does not miss them."""

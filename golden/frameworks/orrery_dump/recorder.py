@@ -87,11 +87,12 @@ class Recorder:
     compiled  "inside" or "borders": what is recorded of modules that torch.compile has compiled (compiled.py)
     into    a Recorder of this rank to share a file with (stages of one rank)
     parts   of a sum that are stored in the format and then added, if they are more than the mesh has: microbatches
+    arithmetic  "exact" if sums do not round before they are finished: orrery check --exact then compares bits
     before  also keep the gradients before they are reduced over these axes, in FOLDER-before
     """
 
     def __init__(self, model, mesh, folder, *, batch, mode=(), golden=None, names=None, returns=None, not_recorded=(), compiled="inside",
-                 rank=None, dtype=None, program=None, parts=None, into=None, before=()):
+                 rank=None, dtype=None, program=None, parts=None, into=None, before=(), arithmetic=None):
         self.mesh, self.at = _mesh_of(mesh)
         inner = lora.inner(_unwrapped(model))
         self.is_lora = lora.is_lora(model)
@@ -108,7 +109,7 @@ class Recorder:
         if rank is None:
             torch = __import__("torch")
             rank = torch.distributed.get_rank() if torch.distributed.is_initialized() else 0
-        about = dict(dtype=dtype, program=program, parts=parts)
+        about = dict(dtype=dtype, program=program, parts=parts, arithmetic=arithmetic)
         self.file = into.file if into else RankFile(folder, rank, self.mesh, self.at, **about)
         self.model, self.handles, self.now, self.before, self.passes = model, [], None, None, 0
         self.choices = experts.Choices(self.names.mixtures, batch[0] * batch[1])

@@ -6,6 +6,7 @@
  * call these functions.  ERR_FORMAT names the key of rotary positions that does not fit.
  */
 #include "ref/model/config_json/config_json.h"
+#include "ref/exact/scalars.h"
 #include "ref/io/output.h"
 #include "ref/model/kinds.h"
 #include <math.h>
@@ -126,7 +127,7 @@ static void finish_yarn(struct rope_object *object)
 {
     struct rotary *r = &object->r;
     const bool both = object->mscale != 0 && object->mscale_all_dim != 0;
-    const double log_factor = r->factor > 1 ? 0.1 * log(r->factor) : 0;
+    const double log_factor = r->factor > 1 ? 0.1 * scalar_log(r->factor) : 0;
     if (r->high_frequency == 0) r->high_frequency = 32;
     if (r->low_frequency == 0) r->low_frequency = 1;
     if (r->enlarged == 0)
@@ -164,7 +165,7 @@ static enum error_code read_pairs(double *to, int64_t pairs, const cJSON *list, 
 static double long_enlarged(double factor, int64_t S, int64_t original)
 {
     if (factor == 0) factor = (double)S / (double)original;
-    return factor <= 1 ? 1 : sqrt(1 + log(factor) / log((double)original));
+    return factor <= 1 ? 1 : sqrt(1 + scalar_log(factor) / scalar_log((double)original));
 }
 
 /* The original length beside the object, if the family has one, is what counts, also its default; but two that are

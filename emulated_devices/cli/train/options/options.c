@@ -118,9 +118,9 @@ static enum error_code options_take_lengths(struct train_options *options, const
 {
     const struct train_data_source source = { .plan = &options->plan, .data = options->data,
                                               .tokenizer = options->tokenizer, .pack = options->pack };
-    const bool runs = (kind == &run_train || kind == &run_infer) && !options->dry_run;
+    const bool has_text = kind == &run_train || kind == &run_infer, runs = has_text && !options->dry_run;
     /* A file of settings may be that of a run, with its text. */
-    if (kind == &run_plan && options_given(options->argc, options->argv, "--data") && !options->pack)
+    if (!has_text && options_given(options->argc, options->argv, "--data") && !options->pack)
         return fail(err, ERR_USAGE, "--data: a plan reads no text; with --pack the text says how many samples there "
                     "are");
     if (options->pack == NULL || runs) return OK;
@@ -174,6 +174,7 @@ void train_options_free(struct train_options *options)
     free(options->settings);
     checkpoint_close(&options->saved);
     batch_plan_free(&options->batches);
+    sections_free(&options->sections), yml_free(options->plan_file), free(options->slots);
     affinity_free(&options->affinity);
     expert_owners_free(&options->owners);
     load_close(&options->load);

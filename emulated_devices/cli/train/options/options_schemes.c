@@ -21,12 +21,22 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
                   "and tp; if N does not divide their number, --dp is multiplied by N" },
         { "--etp", "N", OPTION_INT, &options->plan.etp, .min = 1, .max = MESH_MOST_LISTED,
           .help = "each expert is cut into N parts, over the devices of a stage, as with --ep" },
+        { "--plan", "FILE", OPTION_STRING, &words->plan,
+          .help = "instead of one mesh: runs of layers, each with devices, a mesh and schemes of its own "
+                  "(docs/plans/sections.md)" },
+        { "--slots", "AXES|LIST", OPTION_STRING, &words->slots,
+          .help = "where devices are in the machine: axes, the one whose neighbours are nearest first, such as "
+                  "dp,tp,pp; or the places of devices 0, 1, .., such as 4-7,0-3; default: tp,ep,cp,dp,pp, device n "
+                  "at place n" },
         { .kind = OPTION_HEADING, .help = "Schemes, by their names in `orrery list`" },
         { "--tensor", "NAME|sbp:FILE", OPTION_STRING, &options->plan.tensor,
           .help = "how layers are split over tp: a registered scheme, or a text of signatures of your own" },
         { "--attention", "NAME", OPTION_STRING, &words->attention,
           .help = "how sequences are split over cp; default: whole, and ring-zigzag with --cp" },
         CONTEXT_SPLIT_OPTIONS(options->plan.split),
+        { "--attention-without", "PARTS", OPTION_STRING, &options->plan.attention_without,
+          .help = "leave out parts of a scheme that plans, as its paper's ablation does: balance of hdp; remap, "
+                  "routing or nodes of zeppelin; divisions or nodes of dcp" },
         { "--dispatch", "NAME", OPTION_STRING, &words->dispatch,
           .help = "how experts are split over ep and etp; default: here, and alltoall with --ep or --etp" },
         { "--degree", "R", OPTION_INT, &options->plan.degree, .min = 0, .max = 4096,

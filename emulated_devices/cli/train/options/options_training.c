@@ -83,6 +83,9 @@ void training_options(struct option_list *to, struct train_options *options, str
                   "or blockwise:TOKENS,BLOCKS; without numbers DCP's (docs/parallelism/packing.md); default: causal" },
         { "--micro", "N", OPTION_INT, &words->micro, .min = 1, .max = 1e6,
           .help = "microbatches per copy; default: pp, if the batch allows" },
+        { "--micro-tokens", "N", OPTION_COUNT, &options->plan.micro_tokens, .min = 1, .max = 1e12,
+          .help = "for --attention flexsp: at most N tokens of a microbatch are on a device, and a step of a copy has "
+                  "as many microbatches as take the least time; --micro is the most (docs/parallelism/packing.md)" },
         { "--optimizer", "NAME", OPTION_STRING, &words->optimizer,
           .help = "rule of the step: orrery list optimizers; mezo needs no backward pass" },
         { "--mezo-eps", "EPS", OPTION_DOUBLE, &words->distance, .min = 0, .max = 1e6,

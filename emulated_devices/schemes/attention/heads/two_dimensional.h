@@ -27,8 +27,8 @@ enum error_code two_dimensional_exchange(struct attention_call *, struct error *
 void two_dimensional_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 
 #define TWO_DIMENSIONAL_SCHEME                                                                                      \
-    .refuses = two_dimensional_refuses, .cut = two_dimensional_cut, .open = two_dimensional_open, .slots = 3,       \
-    .exchanged = 2, .kept = two_dimensional_kept, .forward = two_dimensional_forward,                               \
+    .exact = true, .refuses = two_dimensional_refuses, .cut = two_dimensional_cut, .open = two_dimensional_open,    \
+    .slots = 3, .exchanged = 2, .kept = two_dimensional_kept, .forward = two_dimensional_forward,                   \
     .backward_input = two_dimensional_backward_input, .exchange = two_dimensional_exchange,                         \
     .cost = two_dimensional_cost
 

@@ -3,6 +3,7 @@
  * ERR_CHECK.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/comm/mesh.h"
+#include "emulated_devices/schemes/attention/planned/remap.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -113,7 +114,7 @@ static enum error_code fewest_rows_move(const void *seen, int64_t *checked, stru
     const struct context_plan *const p = ((const struct context_seen *)seen)->plan;
     struct tokens_of_device of[MESH_MOST_LISTED];
     int64_t moved = 0, least = INT64_MAX, most = 0;
-    if (!is_planned(seen)) return OK;
+    if (!is_planned(seen) || ((const struct context_seen *)seen)->load->without & 1u << REMAP) return OK;
     count_tokens(p, of);
     for (int d = 0; d < p->devices; d++) {
         moved += of[d].attended - of[d].stay;
@@ -182,7 +183,9 @@ static struct sample_share context_invariants_share_of(const struct context_plan
     return share;
 }
 
-/* With offloading a long sample needs fewer devices than its length says, so that count is not checked. */
+/* ---- what leaves for the slow tier ------------------------------------------------------------------------------- */
+
+/* With offloading a long sample needs fewer devices than its length says; offload_is_least compares these. */
 static bool leaves_for_tier(const struct context_load *load) { return load->per_kept > 0 && load->layers > 2; }
 
 /* A sample of s tokens is on ceil(s / room) devices, or on all of them. */
@@ -206,6 +209,58 @@ static enum error_code as_many_devices_as_needed(const void *seen, int64_t *chec
     return OK;
 }
 
+/* The devices that a sample of s tokens needs if `away` of the `may` layers leave, of which the device has two more. */
+static int64_t needed_with(int64_t s, int away, int may, int64_t room)
+{
+    return divided_up(divided_up(s * (2 + may - away), 2 + may), room);
+}
+
+/* So many of the layers that may leave are copied while others compute: by the operations of a forward pass. */
+static int hidden_layers(const struct context_load *load, int64_t s)
+{
+    const double layer = load->per_pair * (double)(s + 1) / 2 + load->per_token;
+    return (int)floor(fmin(1, layer / load->per_kept) * (load->layers - 2));
+}
+
+/* The first device that has tokens of a sample; -1: none does. */
+static int first_device_of(const struct context_plan *plan, int64_t first)
+{
+    for (int b = 0; b < plan->blocks; b++)
+        if (plan->block[b].tokens[0].first == first) return plan->block[b].home;
+    return -1;
+}
+
+/* Each sample is on as few devices as hidden copies allow, and no more leaves than that takes. */
+static enum error_code offload_is_least(const void *seen, int64_t *checked, struct error *err)
+{
+    const struct context_seen *const x = seen;
+    const struct context_load *const l = x->load;
+    const int64_t room = divided_up(l->tokens, (int64_t)l->devices * (l->micros > 1 ? l->micros : 1));
+    const int may = l->layers - 2;
+    int must[MESH_MOST_LISTED] = { 0 };
+    if (!is_planned(seen) || !leaves_for_tier(l)) return OK;
+    for (int64_t i = 0, first = 0; i < l->samples; first += l->length[i++]) {
+        const int64_t s = l->length[i];
+        const int D = context_invariants_share_of(x->plan, (struct interval){ first, s }).devices;
+        const int hidden = s > room ? hidden_layers(l, s) : 0;
+        const int64_t fewest = needed_with(s, hidden, may, room), want = fewest < l->devices ? fewest : l->devices;
+        int least = 0;
+        while (least < hidden && (fewest > l->devices || needed_with(s, least, may, room) > fewest)) least++;
+        if (D == 0) continue;                                   /* in another microbatch */
+        if (D != want)
+            return fail(err, ERR_CHECK, "a sample of %lld tokens is on %d devices; with %d of %d layers away it needs "
+                        "%lld", (wide)s, D, hidden, may, (wide)want);
+        for (int d = first_device_of(x->plan, first), k = 0; k < D; k++)
+            if (must[d + k] < least) must[d + k] = least;
+        *checked += 1;
+    }
+    for (int d = 0; d < l->devices; d++)
+        if (fabs(x->plan->away[d] * may - must[d]) > 1e-6)
+            return fail(err, ERR_CHECK, "of device %d %.0f of %d layers leave; %d would do", d, x->plan->away[d] * may,
+                        may, must[d]);
+    return OK;
+}
+
 /* The 2D parts of a sample differ by a token at most, so a device has at most two tokens more, each with at most s
  * pairs, and its parts begin together at most 2D tokens later, which is s pairs at most. */
 static enum error_code devices_share_evenly(const void *seen, int64_t *checked, struct error *err)
@@ -223,139 +278,33 @@ static enum error_code devices_share_evenly(const void *seen, int64_t *checked, 
     return OK;
 }
 
-/* ---- groups ------------------------------------------------------------------------------------------------------ */
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-enum { MOST_TRIED_SAMPLES = 6, MOST_TRIED_GROUPS = 4 };
-
-/* Ways to cut the devices, and where the samples are, the longest first. */
-struct grouping {
-    const struct context_load *load;
-    const struct interval *sample;
-    int groups, size[MESH_MOST_LISTED];
-    double busy[MESH_MOST_LISTED];
-    int64_t tokens[MESH_MOST_LISTED], room;
-    double best;                        /* negative: none fits */
-};
-
-/* A sample in a group of d devices has pairs and tokens, and exchanges some; each device does a d-th of these. */
-static double time_of_sample(const struct context_load *load, int64_t s, int d)
+/* Count the microbatches of the step that have the token. */
+static int context_invariants_times(const struct context_seen *seen, int micros, int64_t token)
 {
-    const double n = (double)s, exchanged = n * (double)(2 * load->query_width + load->key_width) * (1 - 1.0 / d);
-    return (n * (n + 1) / 2 * load->per_pair + n * load->per_token + exchanged * load->per_element) / d;
+    int times = 0;
+    for (int m = 0; m < micros; m++)
+        for (int b = 0; b < seen->step[m]->blocks; b++)
+            for (int i = 0; i < 2; i++) {
+                const struct interval own = seen->step[m]->block[b].tokens[i];
+                times += token >= own.first && token < interval_end(own);
+            }
+    return times;
 }
 
-/* Whether a group holds a sample more, if its devices share all tokens evenly. */
-static bool has_room(const struct grouping *grouping, int group, int64_t s)
-{
-    return divided_up(grouping->tokens[group] + s, grouping->size[group]) <= grouping->room;
-}
-
-/* A grouping ends when its slowest group ends; the least such time is kept. */
-static void keep_if_best(struct grouping *grouping)
-{
-    double slowest = 0;
-    for (int i = 0; i < grouping->groups; i++) slowest = fmax(slowest, grouping->busy[i]);
-    if (grouping->best < 0 || slowest < grouping->best) grouping->best = slowest;
-}
-
-/* Every way to put the samples from this one on into groups. */
-static void try_all(struct grouping *grouping, int sample)
-{
-    if (sample == grouping->load->samples) {
-        keep_if_best(grouping);
-        return;
-    }
-    const int64_t s = grouping->sample[sample].count;
-    for (int i = 0; i < grouping->groups; i++) {
-        const double before = grouping->busy[i];
-        if (!has_room(grouping, i, s)) continue;
-        grouping->busy[i] += time_of_sample(grouping->load, s, grouping->size[i]), grouping->tokens[i] += s;
-        try_all(grouping, sample + 1);
-        /* The floating-point sum is set back, not subtracted, so no rounding error stays. */
-        grouping->busy[i] = before, grouping->tokens[i] -= s;
-    }
-}
-
-/* The longest sample first, each where it ends first. */
-static void try_longest_first(struct grouping *grouping)
-{
-    for (int k = 0; k < grouping->load->samples; k++) {
-        int at = -1;
-        double ends = 0;
-        for (int i = 0; i < grouping->groups; i++) {
-            const double then = grouping->busy[i] + time_of_sample(grouping->load, grouping->sample[k].count,
-                                                                   grouping->size[i]);
-            if (has_room(grouping, i, grouping->sample[k].count) && (at < 0 || then < ends)) at = i, ends = then;
-        }
-        /* The sample fits into no group, so this cut of the devices has no time. */
-        if (at < 0) return;
-        grouping->busy[at] = ends, grouping->tokens[at] += grouping->sample[k].count;
-    }
-    keep_if_best(grouping);
-}
-
-/* The next trial begins with groups that have no samples. */
-static void empty_groups(struct grouping *grouping)
-{
-    for (int i = 0; i < grouping->groups; i++) grouping->busy[i] = 0, grouping->tokens[i] = 0;
-}
-
-/* All ways to cut so many devices into groups whose sizes fall; or, of more, into groups of one size. */
-static void try_groups(struct grouping *grouping, int devices, int largest, bool small)
-{
-    if (devices == 0) {
-        empty_groups(grouping);
-        if (small) try_all(grouping, 0);
-        else try_longest_first(grouping);
-        return;
-    }
-    for (int d = 1; d <= largest; d *= 2) {
-        /* A small case tries every mix of sizes; a large case only equal sizes. */
-        const int as_many = small ? 1 : devices / d;
-        if (d > devices || (!small && devices % d != 0)) continue;
-        for (int i = 0; i < as_many; i++) grouping->size[grouping->groups++] = d;
-        try_groups(grouping, devices - as_many * d, d, small);
-        grouping->groups -= as_many;
-    }
-}
-
-/* Return the plan's own time by the same formula: each sample counts in the group that has its first token. */
-static double time_of_plan(const struct context_seen *seen)
-{
-    double busy[MESH_MOST_LISTED] = { 0 }, slowest = 0;
-    const struct context_plan *const p = seen->plan;
-    for (int64_t i = 0, first = 0; i < seen->load->samples; first += seen->load->length[i++])
-        for (int b = 0; b < p->blocks; b++) {
-            const int group = context_group_of(p, p->block[b].home);
-            if (p->block[b].tokens[0].first != first) continue;
-            busy[group] += time_of_sample(seen->load, seen->load->length[i], p->group[group].devices);
-        }
-    for (int i = 0; i < p->groups; i++) slowest = fmax(slowest, busy[i]);
-    return slowest;
-}
-
-/* No grouping that this check tries is faster than the plan's. */
-static enum error_code groups_are_fastest(const void *seen, int64_t *checked, struct error *err)
+enum error_code context_samples_are_once(const void *seen, int64_t *checked, struct error *err)
 {
     const struct context_seen *const s = seen;
-    const struct context_load *const l = s->load;
-    if (!is_planned(seen)) return OK;
-    struct interval *const sample = context_samples(l);
-    /* The planner's room is twice the mean, and its groups are at most as large as the heads allow. */
-    struct grouping g = { .load = l, .sample = sample, .best = -1, .room = 2 * divided_up(l->tokens, l->devices) };
-    int largest = 1;
-    while (2 * largest <= l->devices && 2 * largest <= l->heads) largest *= 2;
-    if (sample == NULL) return fail(err, ERR_MEMORY, "no memory to check a plan");
-    const bool small = l->samples <= MOST_TRIED_SAMPLES && l->devices <= MOST_TRIED_GROUPS;
-    try_groups(&g, l->devices, largest, small);
-    free(sample);
-    const double time = time_of_plan(s);
-    if (g.best < 0) return OK;                          /* one group takes what it must */
-    *checked += 1;
-    /* The last digits may differ, because both sides add the same times in another order. */
-    return time <= g.best * (1 + 1e-9) ? OK
-         : fail(err, ERR_CHECK, "the slowest group computes %.6g operations; %s take %.6g", time,
-                small ? "the best of all groups" : "groups of one size", g.best);
+    const int micros = s->load->micros > 1 ? s->load->micros : 1;
+    if (s->step == NULL || !is_planned(seen)) return OK;
+    for (int64_t i = 0, first = 0; i < s->load->samples; first += s->load->length[i++], *checked += 1) {
+        const int times = context_invariants_times(s, micros, first);
+        if (times != 1)
+            return fail(err, ERR_CHECK, "the sample of %lld tokens from token %lld on is in %d of %d microbatches",
+                        (wide)s->load->length[i], (wide)first, times, micros);
+    }
+    return OK;
 }
 
 /* ---- balance ----------------------------------------------------------------------------------------------------- */
@@ -418,12 +367,10 @@ const struct invariant zeppelin_invariants[] = {
 };
 const struct invariant hdp_invariants[] = {
     { "devices", "a sample of s tokens is on ceil(s/C) devices, if each has room for C", as_many_devices_as_needed },
+    { "step", "each sample of a step is in one microbatch", context_samples_are_once },
+    { "offload", "a long sample is on the fewest devices that hidden copies allow, and no more leaves",
+      offload_is_least },
     NEEDED_MOVES, EVEN_SHARES, { NULL },
-};
-const struct invariant flexsp_invariants[] = {
-    { "groups", "no groups of one size are faster; with up to 6 samples on 4 devices no groups at all",
-      groups_are_fastest },
-    { NULL },
 };
 const struct invariant dcp_invariants[] = {
     { "balance", "pairs and tokens are even to a twentieth or one block", is_balanced },

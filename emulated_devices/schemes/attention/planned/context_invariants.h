@@ -13,7 +13,15 @@
 #include "emulated_devices/schemes/scheme.h"
 
 /* The `seen` of an attention scheme's invariants: a finished plan, and what its planner knew. */
-struct context_seen { const struct context_load *load; const struct context_plan *plan; };
+struct context_seen {
+    const struct context_load *load;
+    const struct context_plan *plan;
+    const struct context_plan *const *step;     /* [load->micros, at least 1] the plans of all microbatches of the step;
+                                         * NULL: not known */
+};
+
+/** Whether each sample of a step is in one microbatch.  Local.  @return OK or ERR_CHECK. */
+enum error_code context_samples_are_once(const void *seen, int64_t *checked, struct error *);
 
 extern const struct invariant zeppelin_invariants[], hdp_invariants[], flexsp_invariants[], dcp_invariants[];
 

@@ -125,14 +125,14 @@ bool context_load_same(const struct context_load *a, const struct context_load *
 {
     /* Given ranges are not compared: a load that has them is never the same as another. */
     const int64_t one[] = { a->samples, a->tokens, a->micros, a->micro, a->devices, a->node, a->room, a->layers,
-                            a->heads, a->query_width, a->key_width },
+                            a->heads, a->query_width, a->key_width, a->without },
                   other[] = { b->samples, b->tokens, b->micros, b->micro, b->devices, b->node, b->room, b->layers,
-                              b->heads, b->query_width, b->key_width };
+                              b->heads, b->query_width, b->key_width, b->without };
     return a->sees == a->made && b->sees == b->made && memcmp(one, other, sizeof one) == 0 &&
            (a->made == NULL) == (b->made == NULL) && a->ranges == b->ranges &&
            (a->made == NULL || memcmp(a->made, b->made, made_bytes(a)) == 0) &&
            a->per_pair == b->per_pair && a->per_token == b->per_token && a->per_element == b->per_element &&
-           a->per_far_element == b->per_far_element &&
+           a->per_far_element == b->per_far_element && a->per_micro == b->per_micro &&
            a->per_kept == b->per_kept && memcmp(a->length, b->length, (size_t)a->samples * sizeof *a->length) == 0;
 }
 

@@ -29,16 +29,19 @@ struct context_load {
                                          * with some of them; 0: of one */
     int devices;                        /* that share the microbatch */
     int node;                           /* devices of a node, which are neighbours */
-    int64_t room;                       /* tokens that a device can hold in attention; 0: not known */
+    int64_t room;                       /* tokens of a microbatch that a device can hold; 0: not known */
     double per_pair, per_token;         /* operations of a layer's forward pass: for a pair of tokens that see each
                                          * other, and for a token */
     double per_element;                 /* operations in the time in which a link of the node sends a number */
     double per_far_element;             /* the same of a link to another node */
+    double per_micro;                   /* operations in the time in which the kernels of a layer are started: no
+                                         * microbatch takes less */
     int layers;                         /* of a stage of the pipeline */
     double per_kept;                    /* operations in the time in which what a layer keeps of a token is copied to
                                          * the slow tier; 0: activations stay on the device */
     int64_t heads;                      /* the fewest query heads of a device of tp */
     int64_t query_width, key_width;     /* numbers of a token: its queries, and as many results; its keys and values */
+    unsigned without;                   /* a bit for each of the scheme's parts that the plan leaves out: attention.h */
     const int32_t *sees;                /* [tokens, ranges, 2] what each token sees of its sample, as the mask of struct
                                          * attention: first and end, ascending.  NULL: its sample up to itself */
     int ranges;                         /* ranges of a token in `sees` */

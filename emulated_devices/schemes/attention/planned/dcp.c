@@ -35,6 +35,16 @@
 
 enum { BLOCKS_OF_A_DEVICE = 8, MOST_BLOCKS = 128, DIVISIONS = 4 };
 
+/* The parts that a plan may leave out; load.without has a bit for each. */
+enum dcp_part { WITH_DIVISIONS, WITH_NODES };
+static const struct planned_part dcp_parts[] = {
+    [WITH_DIVISIONS] = { "divisions", "all that a device needs is sent at once, while what needs nothing computes" },
+    [WITH_NODES] = { "nodes", "blocks are divided among all devices at once, wherever their nodes are" },
+    { NULL, NULL },
+};
+
+static bool has(const struct context_load *load, enum dcp_part part) { return !(load->without & 1u << part); }
+
 struct dcp {
     const struct context_load *load;
     struct context_plan *plan;          /* works are added with no device: those of a block follow one another */
@@ -140,7 +150,8 @@ static void fill_hypergraph(struct dcp *dcp)
 /* Divide the vertices first among nodes, then among the devices of each node. */
 static enum error_code dcp_divide(struct dcp *dcp, struct error *err)
 {
-    const int R = dcp->load->devices, per_node = dcp->load->node, nodes = (R + per_node - 1) / per_node;
+    const int R = dcp->load->devices, per_node = has(dcp->load, WITH_NODES) ? dcp->load->node : R;
+    const int nodes = (R + per_node - 1) / per_node;
     int *const share = calloc(3 * (size_t)R, sizeof *share), *const one = share + R, *const node = one + R;
     int *const in = malloc(((size_t)dcp->g.vertices + 1) * sizeof *in);
     enum error_code e = share && in ? OK : fail(err, ERR_MEMORY, "no memory to plan for %d devices", R);
@@ -178,7 +189,8 @@ static void dcp_receive(struct dcp *dcp, int device, int64_t all[], int64_t befo
     for (int i = 0; i < 2 * dcp->plan->blocks; i++) {
         if (dcp->when[i] <= 0) continue;
         const int home = dcp->plan->block[i / 2].home;
-        const int division = (int)((DIVISIONS - 1) * before[home] / all[home]);
+        const int parts = has(dcp->load, WITH_DIVISIONS) ? DIVISIONS - 1 : 1;
+        const int division = (int)(parts * before[home] / all[home]);
         context_add_move(dcp->plan, (struct context_move){ (enum context_data)(i % 2), i / 2, home, device, division });
         dcp->when[i] = division + 1, before[home] += move_size(dcp, i);
         if (division + 2 > dcp->plan->divisions) dcp->plan->divisions = division + 2;
@@ -232,5 +244,5 @@ const struct attention_scheme attention_scheme_dcp = {
               .volume = "2 n K A elements for keys of n tokens that move, 2 n H A for queries and results",
               .memory = "log-sum-exp: H numbers a token; in a pass all blocks that moved here",
               .needs = "nothing", .invariants = dcp_invariants },
-    .plan = dcp_plan, PLANNED_SCHEME,
+    .parts = dcp_parts, .plan = dcp_plan, PLANNED_SCHEME,
 };

@@ -12,9 +12,9 @@
  *          device 2           2
  *          device 3           1, 1
  *
- * Plan     flexsp_plan.h.  It is a plan of one microbatch; the paper's blaster, which chooses how many microbatches
- *          there are and cuts the sorted samples into them, has no place here: --micro says how many, and the order of
- *          the data which samples they have
+ * Plan     the samples of a step are sorted by length and cut into microbatches (flexsp_micros.h): as many as --micro
+ *          says, or with --micro-tokens as many as take the least time, and the microbatches before them are empty.
+ *          Then each microbatch has its own groups (flexsp_plan.h)
  * Sends    as ulysses of d devices, for the group's T tokens: forward T/d (d-1)/d (2 H + 2 K) A elements, backward as
  *          many; with K < d copies of keys
  * Memory   kept: queries, keys, values and results after the exchange, the log-sum-exp
@@ -26,15 +26,24 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
+#include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
 #include "emulated_devices/schemes/attention/heads/head_exchange.h"
 #include "emulated_devices/schemes/attention/pass.h"
 #include "ref/model/config.h"
 
+/* Plan one microbatch of the step; one without samples has a plan of no tokens. */
 static enum error_code planned_flexsp_plan(struct context_plan *plan, const struct context_load *load,
                                            struct error *err)
 {
-    return flexsp_plan(plan, load, USUAL_BUCKETS, err);
+    const struct flexsp_micros *step;
+    *plan = (struct context_plan){ .devices = load->devices, .divisions = 1 };
+    const enum error_code e = flexsp_micros_find(&step, load, USUAL_BUCKETS, err);
+    /* The first ones stay empty: gradients are reduced beside the last backward pass, which must have samples. */
+    const int micro = e ? -1 : load->micro - ((load->micros > 1 ? load->micros : 1) - step->count);
+    if (micro < 0) return e;
+    const int first = step->first[micro];
+    return flexsp_plan(plan, load, step->sample + first, step->first[micro + 1] - first, USUAL_BUCKETS, err);
 }
 
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
@@ -135,8 +144,8 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     struct tensor wide = tensor_none;
     enum error_code e = flexsp_begin(&p, call, err);
     if (e || p.h.x.tokens == 0) return e;
-    /* In 16 bits the attention's result is wide and is rounded into the kept output. */
-    const bool rounds = p.g.own != p.g.wide;
+    /* In 16 bits the attention's result is wide and is rounded into the kept output; exact sums round themselves. */
+    const bool rounds = p.g.own != p.g.wide && !p.g.device->exact;
     const struct tensor qkv = call->kept[QKV], out = call->kept[OUT];
     e = cp_open(&p.g, &wide, rounds ? 1 : 0, p.g.wide, tensor_rows(out), tensor_cols(out), err);
     /* Tokens go to heads, attention runs over the group's tokens, and the result goes back. */
@@ -150,7 +159,8 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     return e;
 }
 
-/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, in 16 bits. */
+/* The backward pass has these buffers inside the group; `wide` is the sum before rounding, if sums have another
+ * format. */
 struct gradients { struct tensor d_out, delta, d_qkv, wide; };
 
 /* Each buffer has the group's T tokens; after an error the caller closes all of them. */
@@ -160,8 +170,9 @@ static enum error_code flexsp_open_gradients(struct inside *inside, struct gradi
     const int64_t T = inside->h.x.tokens, width = tensor_cols(c->kept[QKV]);
     enum error_code e = cp_open(&inside->g, &gradients->d_out, 1, inside->g.own, T, tensor_cols(c->kept[OUT]), err);
     if (!e) e = cp_open(&inside->g, &gradients->delta, 1, inside->g.wide, inside->shape.H, T, err);
-    if (!e) e = cp_open(&inside->g, &gradients->d_qkv, 1, inside->g.own, T, width, err);
-    if (!e) e = cp_open(&inside->g, &gradients->wide, inside->g.own != inside->g.wide ? 1 : 0, inside->g.wide,
+    if (!e) gradients->d_qkv = head_exchange_sums(&inside->h.x, T, width);
+    if (!e && gradients->d_qkv.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradients of attention");
+    if (!e) e = cp_open(&inside->g, &gradients->wide, gradients->d_qkv.dtype != inside->g.sums ? 1 : 0, inside->g.sums,
                         T, width, err);
     return e;
 }
@@ -178,13 +189,14 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     if (!e) e = head_exchange_gather(&p.h.x, call->d_out, s.d_out, false, err);
     if (!e) {
         /* sum [T, (h+2k) A] gets dQ in its first columns, dK and dV in its last ones. */
-        const struct tensor sum = p.g.own != p.g.wide ? s.wide : s.d_qkv;
+        const bool rounds = s.d_qkv.dtype != p.g.sums;
+        const struct tensor sum = rounds ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
         dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
                                     attention_of_pairs(p.shape, p.pairs));
-        if (p.g.own != p.g.wide) dev_round(p.g.device, s.d_qkv, s.wide);
-        e = head_exchange_back(&p.h.x, call->d_qkv, s.d_qkv, true, err);
+        if (rounds) dev_round(p.g.device, s.d_qkv, s.wide);
+        e = head_exchange_gradients(&p.h.x, call->d_qkv, s.d_qkv, err);
     }
     cp_close(&p.g, &s.d_out, 1), cp_close(&p.g, &s.delta, 1), cp_close(&p.g, &s.d_qkv, 1), cp_close(&p.g, &s.wide, 1);
     cp_end(&p.g);
@@ -209,7 +221,8 @@ static void flexsp_cost(struct forecast *forecast, const struct context_parallel
     if (h.x.tokens == 0) return;
     /* The group's tokens are one sequence.  The first exchange is fused except in backward, the second only there. */
     head_exchange_cost(forecast, &h.x, 1, pass != INPUT_PASS, true);
-    head_exchange_cost(forecast, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+    if (pass == INPUT_PASS) head_exchange_gradients_cost(forecast, &h.x, 1);
+    else head_exchange_cost(forecast, &h.x, 1, false, pass == EXCHANGE_PASS);
 }
 
 static const char *flexsp_refuses(const struct context_parallel *cp, const struct model_config *config)
@@ -225,7 +238,8 @@ const struct attention_scheme attention_scheme_flexsp = {
               .volume = "T/d (d-1)/d (2 H + 2 K) A elements a layer forward for T tokens in a group of d; backward too",
               .memory = "queries, keys, values, results and log-sum-exp of the group's tokens and 1/d of the heads",
               .needs = "nothing", .invariants = flexsp_invariants },
-    .refuses = flexsp_refuses, .plan = planned_flexsp_plan, .open = flexsp_open_groups, .slots = SLOTS,
+    .exact = true, .refuses = flexsp_refuses, .plans_steps = true, .chooses_micros = true, .plan = planned_flexsp_plan,
+    .open = flexsp_open_groups, .slots = SLOTS,
         .exchanged = LSE, .kept = flexsp_kept,
     .forward = flexsp_forward, .backward_input = flexsp_backward_input, .exchange = flexsp_exchange,
         .cost = flexsp_cost,

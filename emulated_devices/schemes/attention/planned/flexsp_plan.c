@@ -228,10 +228,11 @@ static void search_cuts(struct search *search)
 static void find_parts(struct search *search)
 {
     search->least = -1, search->bound = INFINITY;
-    /* A device may hold twice the mean, unless no cut of the devices fits then. */
-    search->room = 2 * ((search->load->tokens + search->load->devices - 1) / search->load->devices);
+    /* A device may hold what it has room for, or else twice the mean, unless no cut of the devices fits then. */
+    const int64_t mean = (search->load->tokens + search->load->devices - 1) / search->load->devices;
+    search->room = search->load->room > 0 ? search->load->room : 2 * mean;
     search_cuts(search);
-    if (search->least >= 0) return;
+    if (search->least >= 0 || search->load->room > 0) return;
     search->room = search->load->tokens;                          /* one part takes what it must */
     search_cuts(search);
 }
@@ -282,7 +283,7 @@ static bool sort_by_token(struct search *search)
 static bool bucket(struct search *search, int buckets)
 {
     const int n = search->load->samples;
-    int64_t *const length = malloc(((size_t)n + 1) * sizeof *length);
+    int64_t *const length = calloc((size_t)n + 1, sizeof *length);
     for (int i = 0; i < n && length; i++) length[i] = search->sample[i].count;
     const bool ok = length && bucket_lengths(search->length, length, n, buckets) >= 0;
     /* rest[i] is the least work of samples i and later: on one device nothing is sent. */
@@ -292,26 +293,54 @@ static bool bucket(struct search *search, int buckets)
     return ok;
 }
 
-enum error_code flexsp_plan(struct context_plan *plan, const struct context_load *load, int buckets, struct error *err)
+/* A search's memory: the load of some samples alone, and its lists. */
+struct searching { struct search *x; struct context_load load; struct interval *sample; int *in; int64_t *length;
+                   double *rest; };
+
+static void searching_close(struct searching *searching)
 {
-    /* All memory is allocated here, freed here, and lost memory is reported by context_plan_finish. */
-    const size_t n = (size_t)load->samples;
-    struct search *const x = calloc(1, sizeof *x);
-    struct interval *const sample = context_samples(load);
-    int *const in = calloc(3 * n + 1, sizeof *in);
-    int64_t *const length = calloc(n + 1, sizeof *length);
-    double *const rest = calloc(n + 1, sizeof *rest);
-    *plan = (struct context_plan){ .devices = load->devices, .divisions = 1, .tokens = load->tokens,
-                                   .lost = !x || !sample || !in || !length || !rest };
-    if (!plan->lost) {
-        x->load = load, x->sample = sample, x->length = length, x->rest = rest, x->in = in, x->best_in = in + n;
-        x->by_token = in + 2 * n;
-        plan->lost = !bucket(x, buckets) || !sort_by_token(x);
-    }
-    if (!plan->lost) {
-        find_parts(x);
-        for (int i = 0; i < x->best_parts; i++) flexsp_plan_add_part(plan, x, i);
-    }
-    free(x), free(sample), free(in), free(length), free(rest);
+    free(searching->x), free(searching->sample), free(searching->in), free(searching->length), free(searching->rest);
+}
+
+/* Search the best groups of some samples.  @return false without memory; then, too, searching_close follows. */
+static bool searching_run(struct searching *searching, const struct context_load *load, const struct interval sample[],
+                          int samples, int buckets)
+{
+    const size_t n = (size_t)samples;
+    *searching = (struct searching){
+        .x = calloc(1, sizeof *searching->x), .load = *load, .sample = malloc((n + 1) * sizeof *searching->sample),
+        .in = calloc(3 * n + 1, sizeof *searching->in), .length = calloc(n + 1, sizeof *searching->length),
+        .rest = calloc(n + 1, sizeof *searching->rest),
+    };
+    struct search *const x = searching->x;
+    if (!x || !searching->sample || !searching->in || !searching->length || !searching->rest) return false;
+    searching->load.samples = samples, searching->load.tokens = 0;
+    for (int i = 0; i < samples; i++) searching->sample[i] = sample[i], searching->load.tokens += sample[i].count;
+    x->load = &searching->load, x->sample = searching->sample, x->length = searching->length, x->rest = searching->rest;
+    x->in = searching->in, x->best_in = searching->in + n, x->by_token = searching->in + 2 * n;
+    if (!bucket(x, buckets) || !sort_by_token(x)) return false;
+    find_parts(x);
+    return true;
+}
+
+enum error_code flexsp_plan_time(const struct context_load *load, const struct interval sample[], int samples,
+                                 int buckets, double *time, struct error *err)
+{
+    struct searching s;
+    const bool known = searching_run(&s, load, sample, samples, buckets);
+    *time = known && s.x->least >= 0 ? s.x->least : INFINITY;
+    searching_close(&s);
+    return known ? OK : fail(err, ERR_MEMORY, "no memory to plan %d samples", samples);
+}
+
+enum error_code flexsp_plan(struct context_plan *plan, const struct context_load *load, const struct interval sample[],
+                            int samples, int buckets, struct error *err)
+{
+    struct searching s;
+    /* All memory is allocated and freed here, and lost memory is reported by context_plan_finish. */
+    *plan = (struct context_plan){ .devices = load->devices, .divisions = 1, .tokens = load->tokens };
+    plan->lost = !searching_run(&s, load, sample, samples, buckets);
+    for (int i = 0; !plan->lost && i < s.x->best_parts; i++) flexsp_plan_add_part(plan, s.x, i);
+    searching_close(&s);
     return context_plan_finish(plan, load, err);
 }

@@ -18,8 +18,10 @@
  *          fewest tokens; for a short one the fullest that it does not fill beyond C, or else the emptiest.  So devices
  *          with much work have nothing in some microbatches (the paper's algorithm 2, without its buckets)
  * Offload  with --offload activations a long sample lets the part r of a stage's layers, less two, leave for the slow
- *          tier: as much as is copied while the next layer computes.  Then D = ceil((2 + (1-r)(L-2))/L s/C), the
- *          paper's equation 3.  Of a microbatch as much leaves as of the longest of its samples on the device
+ *          tier.  Then D = ceil((2 + (1-r)(L-2))/L s/C), the paper's equation 3.  D is the least with an r that is
+ *          copied while layers compute; r is the least with that D, or 0 if no device is saved.  (The paper asks that
+ *          at least a device's room leaves; less may save a device.)  A microbatch has the largest r of its samples on
+ *          the device
  * Sends    forward   (D-1) messages of 2 n K A elements from each device of a ring of D, n = s/D: as ring.c, in a
  *                    smaller ring, and nothing for a sample on one device.  Summed over devices: 2 s K A (D-1) a sample
  *          backward  the same; gradients of keys and values go home directly, as many messages, in the wide format
@@ -35,6 +37,14 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* The part that a plan may leave out; load.without has its bit.  Without data-aware sharding hdp would be
+ * ring_zigzag.c. */
+enum hdp_part { BALANCE };
+static const struct planned_part hdp_parts[] = {
+    [BALANCE] = { "balance", "each microbatch is planned by itself, with its own sequences" },
+    { NULL, NULL },
+};
+
 /* The load that devices have so far. */
 struct loaded {
     double busy[MESH_MOST_LISTED];     /* operations of the step */
@@ -49,17 +59,6 @@ static double work(const struct context_load *load, int64_t s)
     return load->per_pair * (double)s * (double)(s + 1) / 2 + load->per_token * (double)s;
 }
 
-/* The part of L - 2 layers whose activations leave: r, a multiple of 1/(L-2).  A sample with room on one device
- * stays. */
-static double leaving(const struct context_load *load, const struct loaded *have, int64_t s)
-{
-    /* Two layers are at work at a time, so their activations cannot leave. */
-    const int layers = load->layers - 2;
-    if (load->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
-    /* Only so much leaves as can be copied while the sample's own work computes. */
-    const double overlapped = work(load, s) / ((double)s * load->per_kept);
-    return floor((overlapped < 1 ? overlapped : 1) * layers) / layers;
-}
 
 /* Tokens whose activations take as much memory as those of s tokens of which the part r leaves. */
 static int64_t held_tokens(const struct context_load *load, double r, int64_t s)
@@ -67,6 +66,26 @@ static int64_t held_tokens(const struct context_load *load, double r, int64_t s)
     if (r <= 0) return s;
     return (int64_t)ceil((2 + (1 - r) * (load->layers - 2)) / load->layers * (double)s - 1e-9);
 }
+
+static int64_t devices_for(const struct loaded *have, int64_t held) { return (held + have->room - 1) / have->room; }
+
+/* The part of L - 2 layers whose activations leave: r, a multiple of 1/(L-2).  The most that is hidden says on how few
+ * devices the sample has room; the least that will do for these leaves.  If no device is saved, nothing leaves. */
+static double leaving(const struct context_load *load, const struct loaded *have, int64_t s)
+{
+    /* Two layers are at work at a time, so their activations cannot leave. */
+    const int layers = load->layers - 2;
+    if (load->per_kept <= 0 || layers <= 0 || s <= have->room) return 0;
+    /* Only so much leaves as can be copied while the sample's own work computes. */
+    const double overlapped = work(load, s) / ((double)s * load->per_kept);
+    int most = (int)floor((overlapped < 1 ? overlapped : 1) * layers);
+    const int64_t fewest = devices_for(have, held_tokens(load, (double)most / layers, s));
+    /* A sample that is too long for all devices has no room to spare. */
+    if (fewest > load->devices) return (double)most / layers;
+    while (most > 0 && devices_for(have, held_tokens(load, (double)(most - 1) / layers, s)) == fewest) most--;
+    return (double)most / layers;
+}
+
 
 /* The first of D neighbours of which the busiest is least busy; of several, of those that are least busy together. */
 static int least_busy_neighbours(const struct loaded *have, int D)
@@ -142,7 +161,7 @@ static void hdp_place(struct context_plan *plan, const struct context_load *load
         const struct interval s = sample[i];
         const double away = leaving(load, have, s.count);
         /* Activations that leave need no room, so a long sample needs fewer devices. */
-        const int64_t held = held_tokens(load, away, s.count), parts = (held + have->room - 1) / have->room;
+        const int64_t held = held_tokens(load, away, s.count), parts = devices_for(have, held);
         const int D = parts < load->devices ? (int)parts : load->devices;
         const int first = D > 1 ? least_busy_neighbours(have, D) : device_for(have, held);
         const int micro = D > 1 ? micro_for_neighbours(have, first, D) : micro_for(have, first, held);
@@ -180,5 +199,5 @@ const struct attention_scheme attention_scheme_hdp = {
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices; with --offload "
                         "activations long samples leave less on the device, and need fewer",
               .needs = "nothing", .invariants = hdp_invariants },
-    .plans_steps = true, .plan = hdp_plan, PLANNED_SCHEME,
+    .plans_steps = true, .steps_part = 1u << BALANCE, .parts = hdp_parts, .plan = hdp_plan, PLANNED_SCHEME,
 };

@@ -4,6 +4,8 @@
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
+#include "emulated_devices/schemes/attention/tops.h"
+#include <stdlib.h>
 
 /* View the first rows x cols numbers of a buffer as a matrix of that shape. */
 static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
@@ -13,10 +15,14 @@ static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 
 /* ---- forward ----------------------------------------------------------------------------------------------------- */
 
-/* Merge a result that a guest has sent into the block's result at home. */
+/* Merge a result that a guest has sent into the block's result at home; with exact sums `lse` are their totals. */
 static void take_result(struct planned *planned, int block, struct tensor o, struct tensor lse)
 {
     struct here *h = &planned->at[block];
+    if (planned->g.device->exact) {
+        dev_add(planned->g.device, h->o, h->o, o), dev_add(planned->g.device, h->total, h->total, lse);
+        return;
+    }
     /* The first result of a block is taken as it is; later ones are merged by their log-sum-exp. */
     if (h->begun) {
         dev_attention_merge(planned->g.device, h->o, h->lse, o, lse, planned->g.shape);
@@ -32,6 +38,12 @@ static void planned_attend(struct planned *planned, const struct context_work *w
 {
     struct here *h = &planned->at[work->query];
     const int64_t n = planned_tokens(planned, work->query);
+    if (planned->g.device->exact) {
+        dev_attention_part_sums(planned->g.device, h->o, h->total, h->top, h->queries, planned->at[work->key].keys,
+                                planned_positions(planned, work->query), planned_positions(planned, work->key),
+                                attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
+        return;
+    }
     /* The first work of a block writes the result itself, so nothing has to be cleared. */
     const struct tensor o = h->begun ? shaped(planned->more[0], n, planned_width(planned)) : h->o;
     const struct tensor lse = h->begun ? shaped(planned->more[1], planned->g.shape.H, n) : h->lse;
@@ -48,8 +60,9 @@ static void send_result(struct planned *planned, enum context_data data, int blo
 {
     (void)data;
     const int home = planned->plan->block[block].home;
+    const struct here *const h = &planned->at[block];
     if (device == planned->g.cp->rank)
-        planned_send(planned, home, planned->at[block].o), planned_send(planned, home, planned->at[block].lse);
+        planned_send(planned, home, h->o), planned_send(planned, home, planned->g.device->exact ? h->total : h->lse);
 }
 
 /* In the home's turn, receive one guest's o and lse, and merge them at once. */
@@ -67,24 +80,88 @@ static void receive_result(struct planned *planned, enum context_data data, int 
     take_result(planned, block, o, lse);
 }
 
+/* With exact sums a block also has tops and totals; sums begin with zeros. */
+static void open_exact(struct planned *planned, int block)
+{
+    struct here *const h = &planned->at[block];
+    h->top = planned_buffer(planned, planned->g.wide, planned->g.shape.H, planned_tokens(planned, block));
+    h->total = planned_buffer(planned, planned->g.sums, planned->g.shape.H, planned_tokens(planned, block));
+    if (planned->e) return;
+    device_zero(planned->g.device, h->o), device_zero(planned->g.device, h->total);
+}
+
 /* Give every block with queries here a result: at home a part of the output, as a guest a buffer. */
 static void open_results(struct planned *planned)
 {
     /* In 16 bits the results of all own blocks are wide until the end of the pass. */
-    const bool rounds = planned->g.own != planned->g.wide;
+    const bool rounds = planned->g.own != planned->g.sums;
     planned->out = planned_inside(planned, planned->g.call->out, false);
-    planned->o = rounds ? planned_buffer(planned, planned->g.wide, tensor_rows(planned->out), tensor_cols(planned->out))
+    planned->o = rounds ? planned_buffer(planned, planned->g.sums, tensor_rows(planned->out), tensor_cols(planned->out))
         : planned->out;
-    planned_open_more(planned, planned->g.wide, planned_width(planned), planned->g.shape.H);
+    planned_open_more(planned, planned->g.sums, planned_width(planned), planned->g.shape.H);
     for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
         struct here *h = &planned->at[b];
         if (planned_owns(planned, b)) {
             h->o = planned_rows(planned, planned->o, b), h->lse = planned_lse(planned, b);
         } else if (context_works_with(planned->plan, CONTEXT_QUERIES, b, planned->g.cp->rank)) {
-            h->o = planned_buffer(planned, planned->g.wide, planned_tokens(planned, b), planned_width(planned));
+            h->o = planned_buffer(planned, planned->g.sums, planned_tokens(planned, b), planned_width(planned));
             h->lse = planned_buffer(planned, planned->g.wide, planned->g.shape.H, planned_tokens(planned, b));
         }
+        if (planned->g.device->exact && tensor_present(h->o)) open_exact(planned, b);
     }
+}
+
+/* The pairs of each own block's queries with the keys of each member: [own blocks, devices]. */
+struct raising { struct planned *p; double *pairs; int first, count; };
+
+static enum error_code count_pairs(struct raising *raising, struct error *err)
+{
+    const struct context_plan *const plan = raising->p->plan;
+    /* Blocks are listed by their homes, so the own ones follow each other. */
+    for (int b = plan->blocks - 1; b >= 0; b--)
+        if (planned_owns(raising->p, b)) raising->first = b, raising->count++;
+    raising->pairs = calloc((size_t)raising->count * (size_t)plan->devices + 1, sizeof *raising->pairs);
+    if (raising->pairs == NULL) return fail(err, ERR_MEMORY, "no memory for pairs of %d blocks", raising->count);
+    for (int w = 0; w < plan->works; w++) {
+        const struct context_work *const work = &plan->work[w];
+        if (planned_owns(raising->p, work->query))
+            raising->pairs[(work->query - raising->first) * plan->devices + plan->block[work->key].home] +=
+                context_work_pairs(plan, work);
+    }
+    return OK;
+}
+
+/* Raise the tops of all own blocks to those of a member's keys, which are columns from `first` on. */
+static void raise_tops(struct cp_pass *cp_pass, void *context, struct tensor keys, int64_t first, int owner)
+{
+    const struct raising *const r = context;
+    const bool own = owner == cp_pass->cp->rank;
+    for (int b = r->first; b < r->first + r->count; b++) {
+        const double pairs = r->pairs[(b - r->first) * r->p->plan->devices + owner];
+        if (!own && pairs == 0) continue;
+        dev_attention_part_top(cp_pass->device, r->p->at[b].top, r->p->at[b].queries, keys, first,
+                               planned_positions(r->p, b), positions_of(&cp_pass->at, owner),
+                               attention_of_pairs(cp_shape(cp_pass, owner), pairs), !own);
+    }
+}
+
+/* With exact sums: find the tops of the own blocks.  Collective. */
+static void find_tops(struct planned *planned)
+{
+    struct raising r = { .p = planned };
+    planned->e = count_pairs(&r, planned->err);
+    if (!planned->e) planned->e = tops_travel(&planned->g, planned->qkv, raise_tops, &r, planned->err);
+    free(r.pairs);
+}
+
+/* With exact sums the finished sums of the own blocks are rounded, block by block. */
+static void finish_exact(struct planned *planned)
+{
+    for (int b = 0; b < planned->plan->blocks; b++)
+        if (planned_owns(planned, b))
+            dev_attention_part_finish(planned->g.device, planned_rows(planned, planned->out, b),
+                                      planned_lse(planned, b), planned->at[b].o,
+                                      planned->at[b].total, planned->at[b].top, planned->g.shape);
 }
 
 enum error_code planned_forward(struct attention_call *call, struct error *err)
@@ -94,13 +171,15 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
     const enum error_code e = planned_begin(&p, call, FORWARD_PASS, err);
     if (e || p.g.B == 0) return e;
     if (!p.e) open_results(&p);
+    if (!p.e && p.g.device->exact) find_tops(&p);
     if (!p.e) {
         planned_divisions(&p, false, planned_attend);
         /* Guests send their results home, where those of one block are merged in one order. */
         planned_each_guest(&p, CONTEXT_QUERIES, send_result);
         planned_each_guest(&p, CONTEXT_QUERIES, receive_result);
         planned_wait(&p);
-        if (p.g.own != p.g.wide) dev_round(p.g.device, p.out, p.o);
+        if (p.g.device->exact) finish_exact(&p);
+        else if (p.g.own != p.g.wide) dev_round(p.g.device, p.out, p.o);
         /* Last, rows go back to where other layers have them. */
         planned_remap(&p, p.out, call->out, true);
     }
@@ -150,7 +229,7 @@ static void carry_gradient(struct planned *planned, enum context_data data, int 
     const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(planned->g.cp) : planned_width(planned);
     const void *at = planned_owns(planned, block) ? planned->came[planned->next++].data
         : gradient(planned, data, block)->data;
-    const struct tensor t = tensor_2d((void *)at, planned->g.wide, planned_tokens(planned, block), width);
+    const struct tensor t = tensor_2d((void *)at, planned->g.sums, planned_tokens(planned, block), width);
     planned_carry(planned, device, planned->plan->block[block].home, t, planned->stage);
 }
 
@@ -168,7 +247,7 @@ static void open_came(struct planned *planned, enum context_data data, int block
     const int64_t width = tensor_cols(*gradient(planned, data, block));
     (void)device;
     if (planned_owns(planned, block)) planned->came[planned->comes++] =
-        planned_buffer(planned, planned->g.wide, planned_tokens(planned, block), width);
+        planned_buffer(planned, planned->g.sums, planned_tokens(planned, block), width);
 }
 
 /* Run one turn for all guests' queries, then for their keys; every device takes the same order. */
@@ -190,10 +269,10 @@ static void return_gradients(struct planned *planned)
     planned_wait(planned);
 }
 
-/* Open a wide buffer of zeros, to which works add. */
+/* Open a buffer of zeros, to which works add. */
 static struct tensor open_gradient(struct planned *planned, int64_t rows, int64_t cols)
 {
-    const struct tensor t = planned_buffer(planned, planned->g.wide, rows, cols);
+    const struct tensor t = planned_buffer(planned, planned->g.sums, rows, cols);
     if (!planned->e) device_zero(planned->g.device, t);
     return t;
 }
@@ -206,7 +285,7 @@ static void planned_open_gradients(struct planned *planned)
     const int rank = planned->g.cp->rank;
     /* The output and its gradient come into attention's rows, by messages if rows are remapped. */
     const struct tensor out = planned_inside(planned, c->out, true), d_out = planned_inside(planned, c->d_out, true);
-    planned_open_more(planned, planned->g.wide, width, cp_keys_width(planned->g.cp));
+    planned_open_more(planned, planned->g.sums, width, cp_keys_width(planned->g.cp));
     for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
         struct here *h = &planned->at[b];
         /* A device asks for a block if it attends with its queries, at home or as a guest. */
@@ -233,14 +312,15 @@ static void planned_open_gradients(struct planned *planned)
 static void take_gradients(struct planned *planned)
 {
     const struct tensor d_qkv = planned_inside(planned, planned->g.call->d_qkv, false);
-    const struct tensor all = planned->g.own == planned->g.wide ? d_qkv
-        : planned_buffer(planned, planned->g.wide, tensor_rows(d_qkv), tensor_cols(d_qkv));
+    const bool rounds = d_qkv.dtype != planned->g.sums;
+    const struct tensor all = !rounds ? d_qkv
+        : planned_buffer(planned, planned->g.sums, tensor_rows(d_qkv), tensor_cols(d_qkv));
     for (int b = 0; b < planned->plan->blocks && !planned->e; b++)
         if (planned_owns(planned, b)) {
             planned_copy_queries(planned, planned_rows(planned, all, b), planned->at[b].d_queries);
             cp_copy_keys(&planned->g, planned_rows(planned, all, b), planned->at[b].d_keys);
         }
-    if (!planned->e && planned->g.own != planned->g.wide) dev_round(planned->g.device, d_qkv, all);
+    if (!planned->e && rounds) dev_round(planned->g.device, d_qkv, all);
     planned_remap(planned, d_qkv, planned->g.call->d_qkv, true);
 }
 

@@ -17,6 +17,8 @@
  * Sends     a block of n tokens, elements: keys 2 n K A; queries n H A, backward 2 n H A and 2 n H wide ones; results
  *           n H A and n H wide ones; gradients 2 n K A, n H A wide ones.  For a remapped token: forward (2 H + 2 K) A,
  *           backward (4 H + 4 K) A
+ *           With exact sums keys travel once around a ring of all devices before (tops.h); queries take n H tops along,
+ *           results are n H A and n H EXACT sums, gradients EXACT sums
  * Memory    kept: the log-sum-exp.  In a pass: every block that was moved here; the call's tensors again if they are
  *           remapped; with proxies what is carried for others, and all gradients that come
  * Order     results of this device by division, query, key; then those of others by device; gradients likewise, in the
@@ -39,7 +41,8 @@ const char *planned_refuses(const struct context_parallel *, const struct model_
 
 /* These entries follow from the way in which the plan is run. */
 #define PLANNED_SCHEME                                                                                               \
-    .refuses = planned_refuses, .slots = 1, .kept = planned_kept, .reads_input = true, .reads_output = true, \
+    .exact = true, .refuses = planned_refuses, .slots = 1, .kept = planned_kept, .reads_input = true,               \
+    .reads_output = true,                                                                                            \
     .forward = planned_forward, .backward_input = planned_backward_input, .cost = planned_cost
 
 #endif

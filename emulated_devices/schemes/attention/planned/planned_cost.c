@@ -8,6 +8,7 @@
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
+#include "emulated_devices/schemes/attention/tops.h"
 #include "ref/model/config.h"
 
 struct tensor planned_kept(const struct context_parallel *cp, int slot, int64_t rows)
@@ -50,6 +51,8 @@ static void forecast_moves(struct forecast *forecast, const struct context_paral
         /* A block of n tokens: n 2 K A numbers of keys and values, or n H A of queries. */
         const int64_t n = context_block_tokens(&cp->plan->block[m->block]);
         forecast_carried(forecast, cp, m->from, m->to, n * (m->data == CONTEXT_KEYS ? keys : queries), size);
+        if (m->data != CONTEXT_KEYS && !backward && cp->tp->device->exact)
+            forecast_carried(forecast, cp, m->from, m->to, n * H, wide);                /* the tops */
         if (m->data == CONTEXT_KEYS || !backward) continue;
         forecast_carried(forecast, cp, m->from, m->to, n * queries, size);
         for (int k = 0; k < 2; k++) forecast_carried(forecast, cp, m->from, m->to, n * H, wide);
@@ -59,7 +62,7 @@ static void forecast_moves(struct forecast *forecast, const struct context_paral
 /* Results or gradients of other devices' blocks that this device has worked with. */
 static void forecast_returns(struct forecast *forecast, const struct context_parallel *cp, bool backward)
 {
-    const uint64_t wide = dtype_size(dtype_wide(cp->tp->device->dtype));
+    const uint64_t sums = dtype_size(cp->tp->device->sums);
     const int64_t H = cp->heads->queries.count, A = cp->tp->config->A;
     const struct context_index *const index = cp->plan->index;
     for (enum context_data data = CONTEXT_QUERIES; data <= (backward ? CONTEXT_KEYS : CONTEXT_QUERIES); data++)
@@ -69,11 +72,11 @@ static void forecast_returns(struct forecast *forecast, const struct context_par
             const int64_t n = context_block_tokens(block);
             const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(cp) : H * A;
             /* With proxies this device also carries others' gradients. */
-            if (backward) forecast_carried(forecast, cp, guest.device, block->home, n * width, wide);
-            /* Forward results go straight: n H A numbers and n H of the log-sum-exp, both wide. */
+            if (backward) forecast_carried(forecast, cp, guest.device, block->home, n * width, sums);
+            /* Forward results go straight: n H A sums, and n H wide numbers of the log-sum-exp, or totals. */
             if (!backward && guest.device == cp->rank) {
-                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H * A) * wide);
-                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H) * wide);
+                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H * A) * sums);
+                forecast_message(forecast, cp->group, block->home, (uint64_t)(n * H) * sums);
             }
         }
 }
@@ -88,19 +91,23 @@ static void forecast_run(void *context, const struct remap_run *remap_run)
     const uint64_t size = (uint64_t)remap_run->count * dtype_size(x->cp->tp->device->dtype);
     const uint64_t narrow = (uint64_t)(x->cp->heads->queries.count * x->cp->tp->config->A) * size;
     const uint64_t whole = narrow + (uint64_t)cp_keys_width(x->cp) * size;
+    /* Gradients of copied keys go home as sums (heads_add_exactly). */
+    const uint64_t numbers = whole / dtype_size(x->cp->tp->device->dtype),
+        gradient = heads_add_exactly(x->cp->tp) ? numbers * dtype_size(EXACT) : whole;
     /* A run that stays on its device is copied there. */
     if (remap_run->inside == remap_run->outside) return;
     if (remap_run->outside == x->cp->rank) forecast_message(x->f, x->cp->group, remap_run->inside, whole);
     for (int i = 0; i < 2 && x->backward && remap_run->outside == x->cp->rank; i++)
         forecast_message(x->f, x->cp->group, remap_run->inside, narrow);
     if (remap_run->inside == x->cp->rank)
-        forecast_message(x->f, x->cp->group, remap_run->outside, x->backward ? whole : narrow);
+        forecast_message(x->f, x->cp->group, remap_run->outside, x->backward ? gradient : narrow);
 }
 
 void planned_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     (void)rows;
     if (cp->devices == 1 || cp->plan == NULL || cp->plan->index == NULL || pass == WEIGHT_PASS) return;
+    tops_cost(forecast, cp, pass, cp->plan->tokens > 0);
     forecast_moves(forecast, cp, pass == INPUT_PASS);
     forecast_returns(forecast, cp, pass == INPUT_PASS);
     remap_each_of(cp->plan, cp->rank, forecast_run,

@@ -133,10 +133,12 @@ void planned_carry(struct planned *planned, int from, int to, struct tensor t, e
     planned->carried += own;
 }
 
-/* A move sends one tensor; backward queries also take along what their gradient needs. */
-static int tensors_of(const struct context_move *move, bool backward)
+/* A move sends one tensor; backward queries also take along what their gradient needs, forward with exact sums their
+ * tops. */
+static int tensors_of(const struct planned *planned, const struct context_move *move, bool backward)
 {
-    return move->data == CONTEXT_KEYS || !backward ? 1 : 4;
+    if (move->data == CONTEXT_KEYS) return 1;
+    return backward ? 4 : planned->g.device->exact ? 2 : 1;
 }
 
 /* Return tensor i of a move: the data on the sender, the place for the data on the receiver. */
@@ -145,6 +147,9 @@ static struct tensor planned_pass_moved(const struct planned *planned, const str
     const struct here *h = &planned->at[move->block];
     const int64_t n = planned_tokens(planned, move->block);
     if (move->data == CONTEXT_KEYS) return tensor_2d(h->keys.data, planned->g.own, n, cp_keys_width(planned->g.cp));
+    /* Forward the second tensor is the tops [H, n]. */
+    if (i == 1 && planned->pass == FORWARD_PASS)
+        return tensor_2d(h->top.data, planned->g.wide, planned->g.shape.H, n);
     /* Backward queries are four tensors: queries, d_out [n, H A], then log-sum-exp, delta [H, n]. */
     if (i < 2) return tensor_2d(i == 0 ? h->queries.data : h->d_out.data, planned->g.own, n, planned_width(planned));
     return tensor_2d(i == 2 ? h->lse.data : h->delta.data, planned->g.wide, planned->g.shape.H, n);
@@ -169,7 +174,7 @@ static void launch(struct planned *planned, struct interval moves, bool backward
     planned->carried = 0;
     for (int64_t i = moves.first; i < interval_end(moves); i++) {
         const struct context_move *m = &planned->plan->move[entry[i]];
-        for (int t = 0; t < tensors_of(m, backward); t++)
+        for (int t = 0; t < tensors_of(planned, m, backward); t++)
             planned_carry(planned, m->from, m->to, planned_pass_moved(planned, m, t), stage);
     }
 }
@@ -239,7 +244,7 @@ struct tensor planned_inside(struct planned *planned, struct tensor outside, boo
 static void count_gradient(struct planned *planned, enum context_data data, int block, int device)
 {
     const int64_t width = data == CONTEXT_KEYS ? cp_keys_width(planned->g.cp) : planned_width(planned);
-    const struct tensor t = tensor_2d(NULL, planned->g.wide, planned_tokens(planned, block), width);
+    const struct tensor t = tensor_2d(NULL, planned->g.sums, planned_tokens(planned, block), width);
     planned->carried += carries(planned, device, planned->plan->block[block].home, t);
 }
 
@@ -255,7 +260,7 @@ static void open_through(struct planned *planned, bool backward)
         moves = moves_of(planned, d, interval_end(moves));
         for (int64_t i = moves.first; i < interval_end(moves); i++) {
             const struct context_move *const m = &plan->move[entry[i]];
-            for (int t = 0; t < tensors_of(m, backward); t++)
+            for (int t = 0; t < tensors_of(planned, m, backward); t++)
                 sum += carries(planned, m->from, m->to, planned_pass_moved(planned, m, t));
         }
         if (sum > most) most = sum;
@@ -272,7 +277,7 @@ static void open_through(struct planned *planned, bool backward)
 enum error_code planned_begin(struct planned *planned, struct attention_call *call, enum tensor_pass pass,
                               struct error *err)
 {
-    *planned = (struct planned){ .plan = call->cp->plan, .err = err };
+    *planned = (struct planned){ .plan = call->cp->plan, .pass = pass, .err = err };
     enum error_code e = cp_begin(&planned->g, call, pass, err);
     if (e || planned->g.B == 0) return e;
     const struct context_index *const index = planned->plan->index;

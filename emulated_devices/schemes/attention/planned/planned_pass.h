@@ -14,18 +14,20 @@
 struct here {
     int64_t row;                        /* of its first token, among its home's */
     struct tensor queries, keys;        /* [n, >= H A], [n, >= 2 K A]: first and last columns */
-    struct tensor o, lse;               /* [n, H A], [H, n], wide */
+    struct tensor o, lse;               /* [n, H A] in the format of sums, [H, n] wide */
+    struct tensor top, total;           /* with exact sums: [H, n] wide, [H, n] sums */
     bool begun;                         /* o and lse have a result */
     struct tensor d_out, delta;         /* [n, H A], [H, n] */
-    struct tensor d_queries, d_keys;    /* [n, H A], [n, 2 K A], wide: this device's share, then the sum */
+    struct tensor d_queries, d_keys;    /* [n, H A], [n, 2 K A], sums: this device's share, then the sum */
 };
 
 struct planned {
     struct cp_pass g;                   /* what every pass of attention has */
     const struct context_plan *plan;    /* of the microbatch */
+    enum tensor_pass pass;              /* the running one */
     struct here *at;                    /* [blocks] */
     struct tensor qkv, out;             /* those of the call, with the rows of attention */
-    struct tensor o;                    /* the results of all own blocks, wide */
+    struct tensor o;                    /* the results of all own blocks, in the format of sums */
     struct tensor more[2];              /* one more result, or gradients that come, of the longest block */
     struct tensor *opened;              /* buffers */
     int buffers;                        /* entries of `opened`, closed together at the end */

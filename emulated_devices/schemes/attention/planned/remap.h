@@ -18,6 +18,9 @@
 
 #include "emulated_devices/schemes/attention/planned/context_plan.h"
 
+/* The parts of zeppelin that a plan may leave out; load.without has a bit for each. */
+enum zeppelin_part { REMAP, ROUTING, NODES };
+
 /** Give a plan, which is not finished, the rows outside attention.  If attention's are balanced it gets none.  Pure.
  *  @param node  devices of a node.  @return false without memory. */
 bool remap_balance(struct context_plan *, int node);

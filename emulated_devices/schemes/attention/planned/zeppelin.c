@@ -37,6 +37,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct planned_part zeppelin_parts[] = {
+    [REMAP] = { "remap", "outside attention rows lie as in attention" },
+    [ROUTING] = { "routing", "a message to another node goes straight" },
+    [NODES] = { "nodes", "samples are placed on devices at once, wherever their nodes are" },
+    { NULL, NULL },
+};
+
+static bool has(const struct context_load *load, enum zeppelin_part part) { return !(load->without & 1u << part); }
+
+/* The devices of a bin of the first pass: a node, or all devices at once. */
+static int placed_together(const struct context_load *load) { return has(load, NODES) ? load->node : load->devices; }
+
 enum { LEAST = 2 };                     /* tokens of a device: fewer cannot be balanced */
 
 static const double BALANCED = 1.04;
@@ -179,9 +191,9 @@ static double zeppelin_spread(struct zeppelin *zeppelin, int node, char *to)
 /* A node's devices with their parts of samples on several nodes. */
 static void open_node(struct zeppelin *zeppelin, int node)
 {
-    const int nodes = zeppelin->load->devices / zeppelin->load->node;
+    const int nodes = zeppelin->load->devices / placed_together(zeppelin->load);
     struct bins *const b = &zeppelin->at;
-    empty_bins(b, zeppelin->load->node, 1);
+    empty_bins(b, placed_together(zeppelin->load), 1);
     for (int i = 0; i < zeppelin->load->samples; i++) {
         const char *const in = zeppelin->nodes + (size_t)i * (size_t)nodes;
         int D = 0;
@@ -196,7 +208,7 @@ static void open_node(struct zeppelin *zeppelin, int node)
 /* Note each sample's node, or -1 if the sample is on several. */
 static void find_nodes(struct zeppelin *zeppelin)
 {
-    const int nodes = zeppelin->load->devices / zeppelin->load->node;
+    const int nodes = zeppelin->load->devices / placed_together(zeppelin->load);
     for (int i = 0; i < zeppelin->load->samples; i++) {
         int n = 0;
         for (int k = 0; k < nodes; k++)
@@ -208,7 +220,7 @@ static void find_nodes(struct zeppelin *zeppelin)
 /* The devices of a sample, ascending.  @return how many. */
 static int devices_of(const struct zeppelin *zeppelin, int i, int device[])
 {
-    const int G = zeppelin->load->node, nodes = zeppelin->load->devices / G;
+    const int G = placed_together(zeppelin->load), nodes = zeppelin->load->devices / G;
     int D = 0;
     for (int k = 0; k < nodes; k++)
         for (int d = 0; d < G && zeppelin->nodes[(size_t)i * (size_t)nodes + (size_t)k]; d++)
@@ -234,14 +246,14 @@ static void add_zone(struct context_plan *plan, const struct zeppelin *zeppelin,
 static double place_samples(struct zeppelin *zeppelin)
 {
     const struct context_load *const l = zeppelin->load;
-    const int nodes = l->devices / l->node;
+    const int together = placed_together(l), nodes = l->devices / together;
     /* Without a given room a device may hold three times the mean. */
     const int64_t mean = (l->tokens + l->devices - 1) / l->devices, room = l->room > 0 ? l->room : 3 * mean;
     double work = 0;
     /* All work of the microbatch, in pairs; the mean of a bin is an equal part of it. */
     for (int i = 0; i < l->samples; i++) work += pairs_of(zeppelin->sample[i].count);
-    empty_bins(&zeppelin->at, nodes, l->node);
-    zeppelin->at.room = room * l->node, zeppelin->at.mean = work / nodes;
+    empty_bins(&zeppelin->at, nodes, together);
+    zeppelin->at.room = room * together, zeppelin->at.mean = work / nodes;
     /* Samples are first spread over nodes, then those of each node over its devices. */
     double worst = zeppelin_spread(zeppelin, -1, zeppelin->nodes);
     find_nodes(zeppelin);
@@ -271,12 +283,12 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
 {
     const enum error_code e = check_load(load, err);
     if (e) return e;
-    const int nodes = load->devices / load->node;
-    const size_t samples = (size_t)load->samples, bins = (size_t)(nodes > load->node ? nodes : load->node);
+    const int together = placed_together(load), nodes = load->devices / together;
+    const size_t samples = (size_t)load->samples, bins = (size_t)(nodes > together ? nodes : together);
     struct zeppelin *const z = malloc(sizeof *z);
     char *const in = calloc(3 * samples * bins + 1, 1);
     *plan = (struct context_plan){ .devices = load->devices, .tokens = load->tokens,
-                                  .proxies = nodes > 1 ? load->node : 0,
+                                   .proxies = has(load, ROUTING) && load->devices > load->node ? load->node : 0,
                                    .lost = z == NULL || in == NULL };
     if (!plan->lost) {
         z->load = load, z->sample = context_samples(load), z->node = calloc(samples + 1, sizeof *z->node);
@@ -288,7 +300,7 @@ static enum error_code zeppelin_plan(struct context_plan *plan, const struct con
     if (!plan->lost) {
         worst = place_samples(z);
         for (enum zone zone = BETWEEN_NODES; zone < ZONES; zone++) add_zone(plan, z, zone);
-        if (!remap_balance(plan, load->node)) plan->lost = true;
+        if (has(load, REMAP) && !remap_balance(plan, load->node)) plan->lost = true;
     }
     if (!(z == NULL || in == NULL)) free(z->sample), free(z->node);
     free(z), free(in);
@@ -306,5 +318,5 @@ const struct attention_scheme attention_scheme_zeppelin = {
               .volume = "2 n K A (D-1) elements a layer forward for n tokens of a sample on D devices, and its rows",
               .memory = "log-sum-exp: H numbers a token; in a pass keys of the samples' other devices, and its rows",
               .needs = "nothing", .invariants = zeppelin_invariants },
-    .plan = zeppelin_plan, PLANNED_SCHEME,
+    .parts = zeppelin_parts, .plan = zeppelin_plan, PLANNED_SCHEME,
 };

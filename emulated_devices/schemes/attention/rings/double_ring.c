@@ -24,6 +24,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
+#include "emulated_devices/schemes/attention/tops.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
 
 /* ---- places ------------------------------------------------------------------------------------------------------ */
@@ -52,10 +53,11 @@ static void double_ring_cost(struct forecast *forecast, const struct context_par
                              int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows);
-    const enum dtype own = cp->tp->device->dtype, wide = dtype_wide(own);
+    const enum dtype own = cp->tp->device->dtype, sums = cp->tp->device->sums;
     const int w = cp->split.window, n = windows_of(cp), inside = member_before(cp, 0, -1),
               between = member_before(cp, -1, 0);
     const bool backward = pass == INPUT_PASS;
+    tops_cost(forecast, cp, pass, B);
     /* The loops are those of `walk` and step_backward; every message here is sent there once. */
     for (int j = 0; j < n && B > 0 && pass != WEIGHT_PASS; j++) {
         /* Round j has the blocks of the window that is j windows before. */
@@ -64,10 +66,10 @@ static void double_ring_cost(struct forecast *forecast, const struct context_par
             const int owner = member_before(cp, j, i);
             /* Each step but the last sends keys and values on inside the window; backward sends sums in every step. */
             if (i < w - 1) forecast_message(forecast, cp->group, inside, block_bytes(cp, B, owner, own));
-            if (backward) forecast_message(forecast, cp->group, inside, block_bytes(cp, B, owner, wide));
+            if (backward) forecast_message(forecast, cp->group, inside, block_bytes(cp, B, owner, sums));
         }
         if (j < n - 1) forecast_message(forecast, cp->group, between, block_bytes(cp, B, first, own));
-        if (backward) forecast_message(forecast, cp->group, between, block_bytes(cp, B, first, wide));
+        if (backward) forecast_message(forecast, cp->group, between, block_bytes(cp, B, first, sums));
     }
 }
 
@@ -165,6 +167,7 @@ static enum error_code double_ring_forward(struct attention_call *call, struct e
     if (e || g.B == 0) return e;
     e = open_keys(&g, &k, err);
     if (!e) e = block_results_open(&g, &r, err);
+    if (!e) e = block_find_tops(&g, &r, err);
     /* All buffers are open: from here on no device may fail, because the others wait for its messages. */
     if (!e) walk(&g, &k, step_forward, &r), block_results_finish(&g, &r);
     close_keys(&g, &k), block_results_close(&g, &r);
@@ -217,8 +220,8 @@ static enum error_code double_ring_open_gradients(struct cp_pass *cp_pass, struc
 {
     const int64_t width = cp_keys_width(cp_pass->cp);
     enum error_code e = block_gradients_open(cp_pass, &gradients->own, err);
-    if (!e) e = cp_open(cp_pass, gradients->sum, 2, cp_pass->wide, cp_pass->longest, width, err);
-    if (!e) e = cp_open(cp_pass, &gradients->share, 1, cp_pass->wide, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, gradients->sum, 2, cp_pass->sums, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, &gradients->share, 1, cp_pass->sums, cp_pass->longest, width, err);
     return e;
 }
 

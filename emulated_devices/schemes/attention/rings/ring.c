@@ -15,12 +15,13 @@
  *          backward  the same, and P messages of 2 n K A elements in the wide format: the gradients of keys and values
  *                    follow them, each device adds its share, and the last message brings them home
  *          Blocks are sent while they are computed with.
+ *          with exact sums keys travel once more, before: P-1 messages of n K A (tops.h); gradients are EXACT sums
  * Memory   kept: the log-sum-exp.  Forward: two blocks of keys and values, one result to merge.  Backward: two blocks,
  *          two of their gradients, one device's share of these.  No scores are stored
  * Work     a device computes only with keys that its queries see.  Cut in a row, causal, the devices of P = 4 do 1, 3,
  *          5 and 7 parts of 16 of it; see ring_striped.c and ring_zigzag.c
  * Equals   reassociates: results are merged in the order r, r-1, ..; gradients of a block of keys are summed over
- *          devices m, m+1, .. from its owner m on, in the wide format
+ *          devices m, m+1, .. from its owner m on, in the wide format.  With exact sums: bit for bit
  *
  * Called by: model/run/run_attention.c and, for the ring inside, heads/two_dimensional.c.  Errors: ERR_MEMORY without
  * the two blocks; a failed message ends the job.
@@ -28,6 +29,7 @@
 #include "emulated_devices/schemes/attention/rings/ring.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
+#include "emulated_devices/schemes/attention/tops.h"
 
 const char *ring_attention_refuses(const struct context_parallel *cp, const struct model_config *config)
 {
@@ -59,11 +61,12 @@ void ring_attention_cost(struct forecast *forecast, const struct context_paralle
     const int P = cp->devices, right = (cp->rank + 1) % P;
     /* Without partners or sequences no message is sent; attention has no weights. */
     if (P == 1 || B == 0 || pass == WEIGHT_PASS) return;
+    tops_cost(forecast, cp, pass, B);
     /* Keys and values take P - 1 steps; their gradients P, because the last one brings them home. */
     for (int step = 0; step < P - 1; step++)
         forecast_message(forecast, cp->group, right, block_bytes(cp, B, step, own));
     for (int step = 0; step < P && pass == INPUT_PASS; step++)
-        forecast_message(forecast, cp->group, right, block_bytes(cp, B, step, dtype_wide(own)));
+        forecast_message(forecast, cp->group, right, block_bytes(cp, B, step, cp->tp->device->sums));
 }
 
 /* The first rows of a buffer: as many as the block at a step has. */
@@ -88,6 +91,7 @@ static enum error_code ring_run_forward(struct cp_pass *cp_pass, struct block_re
     enum error_code e = cp_open(cp_pass, buffer, P > 1 ? 2 : 0, cp_pass->own, cp_pass->longest,
                                 cp_keys_width(cp_pass->cp), err);
     if (!e) e = block_results_open(cp_pass, results, err);
+    if (!e) e = block_find_tops(cp_pass, results, err);
     if (e) return e;
     /* The own keys and values [B n, 2 K A] leave qkv, whose rows are too wide to send. */
     if (P > 1) cp_copy_keys(cp_pass, block_in(cp_pass, buffer[0], 0), cp_pass->call->qkv);
@@ -148,8 +152,8 @@ static enum error_code ring_open_gradients(struct cp_pass *cp_pass, struct gradi
     const int moving = cp_pass->cp->devices > 1 ? 1 : 0;
     const int64_t width = cp_keys_width(cp_pass->cp);
     enum error_code e = block_gradients_open(cp_pass, &gradients->own, err);
-    if (!e) e = cp_open(cp_pass, gradients->block, 2 * moving, cp_pass->wide, cp_pass->longest, width, err);
-    if (!e) e = cp_open(cp_pass, &gradients->share, moving, cp_pass->wide, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, gradients->block, 2 * moving, cp_pass->sums, cp_pass->longest, width, err);
+    if (!e) e = cp_open(cp_pass, &gradients->share, moving, cp_pass->sums, cp_pass->longest, width, err);
     return e;
 }
 

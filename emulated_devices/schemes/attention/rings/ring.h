@@ -21,9 +21,9 @@ void ring_zigzag_cut(struct intervals *, const struct context_parallel *, int me
 extern const struct attention_scheme attention_scheme_whole, attention_scheme_ring_zigzag, attention_double_ring;
 
 #define RING_SCHEME                                                                                              \
-    .refuses = ring_attention_refuses, .slots = 1, .kept = ring_attention_kept, .reads_input = true,             \
-    .reads_output = true, .forward = ring_attention_forward, .backward_input = ring_attention_backward_input,    \
-    .cost = ring_attention_cost
+    .exact = true, .refuses = ring_attention_refuses, .slots = 1, .kept = ring_attention_kept,                   \
+    .reads_input = true, .reads_output = true, .forward = ring_attention_forward,                                \
+    .backward_input = ring_attention_backward_input, .cost = ring_attention_cost
 #define RING_HEAD                                                                                                \
     .volume = "2 n K A (P-1) elements a layer forward, n = B S/P; backward as many and 2 n K A P for gradients", \
     .memory = "log-sum-exp: H numbers a token; on their way 2 blocks of keys and values", .needs = "P <= S"

@@ -19,6 +19,8 @@
  *          Queries of device r travel to r devices in whole, and to P-1-r others the late ones alone: in the mean
  *          0.75 n (P-1) tokens each way.  Devices do not send the same: for P = 4 queries of 1.5, 3, 2.5, 2 times n
  *          tokens, results of 3, 2.5, 2, 1.5.  Ring.c sends 2 n K A (P-1) one way: less than both ways if K < 3/4 H
+ *          With exact sums keys travel once around a ring before (tops.h); queries take H tops of a token along, and
+ *          results are n H A and n H EXACT sums
  *          The released code rounds results to 16 bits before it sends them, and so does tokenring-narrow: with K = H
  *          each way then has half of ring.c's bytes at most.  With P = 1 that code merges the one result twice
  * Memory   kept: the log-sum-exp.  Forward: queries of two devices and the late ones, four results.  Backward: three
@@ -31,42 +33,56 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/blocks.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
+#include "emulated_devices/schemes/attention/tops.h"
 #include "ref/model/config.h"
 
 /* ---- what travels ------------------------------------------------------------------------------------------------ */
 
-/* Three kinds of tensors travel.  OWN_ROWS has H A numbers of a token in the device's format; WIDE_ROWS has as many
- * wide numbers.  WIDE_HEADS has H wide numbers of a token, as [B H, n]. */
-enum kind { OWN_ROWS, WIDE_ROWS, WIDE_HEADS };
+/* Four kinds of tensors travel.  OWN_ROWS has H A numbers of a token in the device's format; SUM_ROWS has as many in
+ * the format of sums, the wide one or EXACT.  WIDE_HEADS has H wide numbers of a token, as [B H, n]; SUM_HEADS sums. */
+enum kind { OWN_ROWS, SUM_ROWS, WIDE_HEADS, SUM_HEADS };
 enum { MOST = 4 };
 struct load { int count; enum kind kind[MOST]; };
 
 /* Tensors have these places in a bundle of queries, and in a bundle of results. */
 enum { Q, D_OUT, LSE, DELTA };
 enum { RESULT, RESULT_LSE };
-static const struct load queries_forward = { 1, { OWN_ROWS } }, results_forward = { 2, { WIDE_ROWS, WIDE_HEADS } },
-                         results_narrow = { 2, { OWN_ROWS, WIDE_HEADS } }, results_wide = { 1, { WIDE_ROWS } },
+/* With exact sums queries take their tops along, and results their totals in place of the log-sum-exp. */
+enum { TOP = D_OUT, TOTAL = RESULT_LSE };
+static const struct load queries_forward = { 1, { OWN_ROWS } }, results_forward = { 2, { SUM_ROWS, WIDE_HEADS } },
+                         results_narrow = { 2, { OWN_ROWS, WIDE_HEADS } }, results_wide = { 1, { SUM_ROWS } },
                          queries_backward = { 4, { OWN_ROWS, OWN_ROWS, WIDE_HEADS, WIDE_HEADS } },
-                         results_backward = { 1, { WIDE_ROWS } };
+                         results_backward = { 1, { SUM_ROWS } },
+                         queries_exact = { 2, { OWN_ROWS, WIDE_HEADS } },
+                         results_exact = { 2, { SUM_ROWS, SUM_HEADS } };
 
 extern const struct attention_scheme attention_scheme_tokenring_narrow;
 
 /* Return what a forward pass sends home of each result. */
 static const struct load *results_of(const struct context_parallel *cp)
 {
+    if (cp->tp->device->exact) return &results_exact;
     return cp->scheme == &attention_scheme_tokenring_narrow ? &results_narrow : &results_forward;
 }
+
+/* Return what a forward pass sends of queries. */
+static const struct load *queries_of(const struct context_parallel *cp)
+{
+    return cp->tp->device->exact ? &queries_exact : &queries_forward;
+}
+
+static bool of_heads(enum kind kind) { return kind == WIDE_HEADS || kind == SUM_HEADS; }
 
 /* Return the numbers of a token in a tensor of this kind. */
 static int64_t width_of(const struct context_parallel *cp, enum kind kind)
 {
-    return cp->heads->queries.count * (kind == WIDE_HEADS ? 1 : cp->tp->config->A);
+    return cp->heads->queries.count * (of_heads(kind) ? 1 : cp->tp->config->A);
 }
 
 static enum dtype format_of(const struct context_parallel *cp, enum kind kind)
 {
-    const enum dtype own = cp->tp->device->dtype;
-    return kind == OWN_ROWS ? own : dtype_wide(own);
+    const struct device *const d = cp->tp->device;
+    return kind == OWN_ROWS ? d->dtype : kind == WIDE_HEADS ? dtype_wide(d->dtype) : d->sums;
 }
 
 /* Count the tokens of an owner's late chunk, which is chunk 2P-1-owner of each sequence. */
@@ -97,10 +113,11 @@ static void tokenring_cost(struct forecast *forecast, const struct context_paral
     const int64_t B = context_sequences(cp, rows);
     const int left = cp_before(cp, 1);
     const bool backward = pass == INPUT_PASS;
+    if (cp->devices > 1) tops_cost(forecast, cp, pass, B);
     for (int step = 1; step < cp->devices && B > 0 && pass != WEIGHT_PASS; step++) {
         /* At a step the queries of `leaving` go on to the left, and a result for `owner` goes straight home. */
         const int leaving = cp_before(cp, 1 - step), owner = cp_before(cp, -step);
-        tokenring_enter(forecast, cp, left, backward ? &queries_backward : &queries_forward,
+        tokenring_enter(forecast, cp, left, backward ? &queries_backward : queries_of(cp),
                         B * count_at(cp, leaving, left));
         tokenring_enter(forecast, cp, owner, backward ? &results_backward : results_of(cp),
                         B * count_at(cp, owner, cp->rank));
@@ -130,7 +147,7 @@ static struct tensor view(const struct journey *journey, const struct bundle *bu
 {
     const int64_t n = count_at(journey->g->cp, owner, holder), B = journey->g->B;
     const struct tensor t = bundle->t[i];
-    return bundle->load->kind[i] == WIDE_HEADS ? tensor_2d(t.data, t.dtype, B * journey->g->shape.H, n)
+    return of_heads(bundle->load->kind[i]) ? tensor_2d(t.data, t.dtype, B * journey->g->shape.H, n)
                                           : tensor_2d(t.data, t.dtype, B * n,
                                                       width_of(journey->g->cp, bundle->load->kind[i]));
 }
@@ -160,7 +177,7 @@ static void copy_late(struct journey *journey, struct bundle *all, struct bundle
 {
     const int64_t n = late_count(journey->g->cp, owner), before = context_count(journey->g->cp, owner) - n;
     for (int i = 0; i < all->load->count; i++) {
-        const bool heads = all->load->kind[i] == WIDE_HEADS;
+        const bool heads = of_heads(all->load->kind[i]);
         /* Late rows are the last n of each sequence, or the last n columns of [B H, n] statistics. */
         const struct tensor t = view(journey, late, i, owner, owner + 1);
         const uint64_t token = dtype_size(t.dtype) * (uint64_t)(heads ? 1 : tensor_cols(t)),
@@ -284,7 +301,7 @@ static void close_journey(struct journey *journey)
 /* Whether a bundle of results has another format than the result itself, as in tokenring-narrow with 16 bits. */
 static bool is_rounded(const struct journey *journey, const struct bundle *bundle)
 {
-    return bundle->t[RESULT].dtype != journey->g->wide;
+    return bundle->t[RESULT].dtype != journey->g->sums;
 }
 
 static void compute_forward(struct journey *journey, struct bundle *into, const struct bundle *queries, int owner)
@@ -301,6 +318,30 @@ static void compute_forward(struct journey *journey, struct bundle *into, const 
                                attention_of_pairs(cp_shape(g, owner), positions_pairs(&g->at, g->shape, g->B, owner,
                                                                                       rank)));
     if (rounded) dev_round(g->device, view(journey, into, RESULT, owner, rank), result);
+}
+
+/* With exact sums: those of the owner's queries over this device's keys, for the tops that came along. */
+static void compute_exact(struct journey *journey, struct bundle *into, const struct bundle *queries, int owner)
+{
+    struct cp_pass *g = journey->g;
+    const int rank = g->cp->rank;
+    const struct tensor o = view(journey, into, RESULT, owner, rank), total = view(journey, into, TOTAL, owner, rank);
+    device_zero(g->device, o), device_zero(g->device, total);
+    dev_attention_part_sums(g->device, o, total, view(journey, queries, TOP, owner, rank),
+                            view(journey, queries, Q, owner, rank), g->call->qkv, positions_at(journey, owner, rank),
+                            positions_of(&g->at, rank),
+                            attention_of_pairs(cp_shape(g, owner), positions_pairs(&g->at, g->shape, g->B, owner,
+                                                                                   rank)));
+}
+
+static void merge_exact(struct journey *journey, struct bundle *into, int holder)
+{
+    const int rank = journey->g->cp->rank;
+    /* o [n, H A] and total [B H, n] for the same top: the holder's sums are added. */
+    for (int i = RESULT; i <= TOTAL; i++) {
+        const struct tensor sum = view(journey, into, i, rank, holder);
+        dev_add(journey->g->device, sum, sum, view(journey, &journey->in, i, rank, holder));
+    }
 }
 
 static void merge_forward(struct journey *journey, struct bundle *into, int holder)
@@ -325,17 +366,21 @@ static enum error_code tokenring_forward(struct attention_call *call, struct err
     enum error_code e = cp_begin(&g, call, FORWARD_PASS, err);
     if (e || g.B == 0) return e;
     const struct load *const results = results_of(g.cp);
-    const bool narrow = results == &results_narrow && g.own != g.wide;
+    const bool narrow = results == &results_narrow && g.own != g.wide, exact = g.device->exact;
     struct bundle come = { .load = results };
-    e = open_journey(&j, &queries_forward, results, err);
+    if (exact) j.compute = compute_exact, j.merge = merge_exact;
+    e = open_journey(&j, queries_of(g.cp), results, err);
     if (!e && narrow) e = open_bundle(&j, &j.wide, &results_wide, err);
-    if (!e && narrow) e = open_bundle(&j, &come, results, err);
+    if (!e && (narrow || exact)) e = open_bundle(&j, &come, results, err);
     if (!e) e = block_results_open(&g, &r, err);
+    if (!e) e = block_find_tops(&g, &r, err);
     if (!e) {
         /* The own result lies in the buffers of blocks.h, and so does the result that arrives, if it is wide. */
-        j.own = (struct bundle){ &results_forward, { r.o[0], r.lse[0] } };
-        j.in = narrow ? come : (struct bundle){ results, { r.o[1], r.lse[1] } };
+        j.own = (struct bundle){ exact ? results : &results_forward, { r.o[0], exact ? r.total : r.lse[0] } };
+        j.in = narrow || exact ? come : (struct bundle){ results, { r.o[1], r.lse[1] } };
         copy_first(&j, j.queries[0].t[Q], call->qkv);
+        if (exact) copy_first(&j, j.queries[0].t[TOP], tensor_2d(r.top.data, r.top.dtype, tensor_rows(call->qkv),
+                                                                 g.shape.H));
         travel(&j);
         block_results_finish(&g, &r);
     }
@@ -414,7 +459,7 @@ const struct attention_scheme attention_scheme_tokenring = {
               .volume = "0.75 n H A (P-1) elements a layer forward each way, in the mean; backward 1.5 and 0.75",
               .memory = "log-sum-exp: H numbers a token; on their way queries of 2 devices, and 2 results",
               .needs = "P <= S" },
-    TOKENRING,
+    .exact = true, TOKENRING,
 };
 
 const struct attention_scheme attention_scheme_tokenring_narrow = {

@@ -11,7 +11,7 @@
 /* most: the most elements of temporary whole weights, including shards copied from the slow tier.  During prediction,
  * here: elements on the device; whole, shard: [units] whether w, and shard, of each unit are on it. */
 struct gathering {
-    int64_t most, here;
+    int64_t most, here, during;         /* during: the most in the use that is foreseen */
     int *times, *reads;                 /* [units] how often a step gathers it, and reads it from the slow tier */
     int *first, *first_reads;           /* [units] likewise what inference does besides, once */
     bool *whole, *shard;
@@ -171,6 +171,7 @@ static void gathering_release(struct data_parallel *dp, int use, int unit)
 static void gathering_note(struct gathering *gathering)
 {
     if (gathering->here > gathering->most) gathering->most = gathering->here;
+    if (gathering->here > gathering->during) gathering->during = gathering->here;
 }
 
 /* Predict copies of shards from the slow tier. */
@@ -220,8 +221,10 @@ static void foresee_release(struct data_parallel *dp, struct gathering *gatherin
 static void foresee_step(struct data_parallel *dp, struct gathering *gathering)
 {
     for (int i = 0; i < dp->uses; i++) {
+        dp->use[i].weights = (struct passing){ gathering->here, gathering->here };
         if (dp->use[i].pass == PASS_BACKWARD_WEIGHT || renews_weights(dp->use[i].pass)) continue;
         int next = next_weight_use(dp, i);
+        gathering->during = gathering->here;
         foresee_use(dp, gathering, dp->use[i]);
         /* The order is that of acquire: this part, then the next, then shards of those after it. */
         if (looks_ahead(dp) && next >= 0) foresee_use(dp, gathering, dp->use[next]);
@@ -230,6 +233,7 @@ static void foresee_step(struct data_parallel *dp, struct gathering *gathering)
             if (next >= 0) foresee_shards(dp, gathering, dp->use[next]);
         }
         foresee_release(dp, gathering, i);
+        dp->use[i].weights = (struct passing){ gathering->during, gathering->here };
     }
 }
 

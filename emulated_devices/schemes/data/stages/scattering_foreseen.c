@@ -20,9 +20,9 @@ bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
     return false;
 }
 
-/* here: elements of whole gradients on the device; beside: during a tile's use, those of the untiled parameters of its
- * part. */
-struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside; };
+/* here: elements of whole gradients on the device; during: the most of them in the use that is foreseen; beside: during
+ * a tile's use, those of the untiled parameters of its part. */
+struct foreseeing { struct data_parallel *dp; struct scattering *s; int64_t here, beside, during; };
 
 /* A unit that only one device keeps, in its memory, is reduced where it is kept. */
 static int64_t passing_elements(const struct unit *unit)
@@ -33,7 +33,9 @@ static int64_t passing_elements(const struct unit *unit)
 /* `most` becomes the peak of whole gradients, with those beside a tile. */
 static void scattering_foreseen_note(struct foreseeing *foreseeing, int64_t here)
 {
-    if (here + foreseeing->beside > foreseeing->s->most) foreseeing->s->most = here + foreseeing->beside;
+    const int64_t all = here + foreseeing->beside;
+    if (all > foreseeing->s->most) foreseeing->s->most = all;
+    if (all > foreseeing->during) foreseeing->during = all;
 }
 
 /* Add a gradient to the kept one; if that is on the slow tier, a copy of it exists at the same time. */
@@ -126,6 +128,8 @@ void scattering_foresee(struct data_parallel *dp)
     struct foreseeing f = { .dp = dp, .s = chain_state(dp, &stage_scattering) };
     count_due(dp, 0);
     for (int i = 0; i < dp->uses; i++) {
+        f.during = f.here;
+        dp->use[i].gradients = (struct passing){ f.here, f.here };
         if (dp->use[i].pass == PASS_UPDATE) {
             reduce_waiting(&f);
             count_due(dp, i + 1);
@@ -133,6 +137,7 @@ void scattering_foresee(struct data_parallel *dp)
         if (dp->use[i].pass != PASS_BACKWARD_WEIGHT) continue;
         scattering_foreseen_begin(&f, dp->use[i]);
         scattering_foreseen_end(&f, i);
+        dp->use[i].gradients = (struct passing){ f.during, f.here };
     }
     reduce_waiting(&f);
 }

@@ -1,0 +1,136 @@
+/* sections_open.c -- makes the trainers of a plan's sections, and the boxings between them.
+ * model/trainer_open.c calls.  Errors: ERR_MEMORY, and those of a trainer's outline; sections_close works after all. */
+#include "emulated_devices/model/sections/sections_run.h"
+#include "emulated_devices/model/sections/tied.h"
+#include "emulated_devices/model/trainer_parts.h"
+#include "emulated_devices/plan/sections.h"
+#include <stdlib.h>
+
+const struct trainer *trainer_of_layer(const struct trainer *trainer, int layer)
+{
+    const struct plan *const plan = &trainer->plan;
+    return trainer->section ? &trainer->section[plan_of_layer(plan, layer) - plan->sections->at] : trainer;
+}
+
+struct trainer *trainer_section(struct trainer *trainer, int i)
+{
+    const int count = trainer->section ? trainer->plan.sections->count : 1;
+    return i >= count ? NULL : trainer->section ? &trainer->section[i] : trainer;
+}
+
+/* Whether a microbatch's pass is in a list of one place: messages are not. */
+static bool is_pass(const struct action *action) { return !action_is_message(action->kind); }
+
+enum error_code sections_list(struct schedule *schedule, const struct schedule *whole, int place, struct error *err)
+{
+    struct action *const list = calloc((size_t)whole->count[place] + 1, sizeof *list);
+    if (list == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d actions", whole->count[place]);
+    int n = 0;
+    for (int i = 0; i < whole->count[place]; i++)
+        if (is_pass(&whole->actions[place][i])) list[n] = whole->actions[place][i], list[n++].peer = -1;
+    free(schedule->actions[0]);
+    schedule->actions[0] = list, schedule->count[0] = n;
+    return OK;
+}
+
+/* ---- between sections -------------------------------------------------------------------------------------------- */
+
+static enum error_code open_boundary(struct boundary *boundary, const struct trainer *trainer, int section,
+                                     struct error *err)
+{
+    const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
+    const int rank = trainer->comm->rank, M = trainer->plan.micros;
+    enum error_code e = OK;
+    if (!mesh_has(&before->mesh, rank) && !mesh_has(&after->mesh, rank)) return OK;
+    boundary->forward = calloc((size_t)M, sizeof *boundary->forward);
+    boundary->gradient = calloc((size_t)M, sizeof *boundary->gradient);
+    if (boundary->forward == NULL || boundary->gradient == NULL)
+        return fail(err, ERR_MEMORY, "no memory for the boxings of %d microbatches", M);
+    for (int m = 0; m < M && !e; m++) {
+        e = boxing_make(&boundary->forward[m], before, after, rank, m, false, err);
+        if (!e) e = boxing_make(&boundary->gradient[m], after, before, rank, m, true, err);
+    }
+    return e;
+}
+
+static void close_boundary(struct boundary *boundary, int micros)
+{
+    for (int m = 0; m < micros; m++) {
+        if (boundary->forward) boxing_free(&boundary->forward[m]);
+        if (boundary->gradient) boxing_free(&boundary->gradient[m]);
+    }
+    free(boundary->forward), free(boundary->gradient);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_between(struct trainer *trainer, struct error *err)
+{
+    int *const all = malloc((size_t)trainer->comm->size * sizeof *all);
+    if (all == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", trainer->comm->size);
+    for (int r = 0; r < trainer->comm->size; r++) all[r] = r;
+    const enum error_code e = group_of(&trainer->between, trainer->comm, all, trainer->comm->size, TRAFFIC_PIPELINE,
+                                       AXIS_BIT(PP), err);
+    free(all);
+    return e;
+}
+
+static enum error_code make_times(struct trainer *trainer, struct error *err)
+{
+    const int place = plan_place(&trainer->plan, trainer->comm->rank);
+    trainer->times = calloc((size_t)trainer->schedule.count[place] + 1, sizeof *trainer->times);
+    trainer->counted = calloc(1, sizeof *trainer->counted);
+    return trainer->times && trainer->counted ? OK : fail(err, ERR_MEMORY, "no memory for times of a list of actions");
+}
+
+enum error_code sections_outline(struct trainer *trainer, struct error *err)
+{
+    const struct sections *const all = trainer->plan.sections;
+    trainer->section = calloc((size_t)all->count, sizeof *trainer->section);
+    trainer->boundary = calloc((size_t)all->count, sizeof *trainer->boundary);
+    enum error_code e = trainer->section && trainer->boundary ? open_between(trainer, err)
+        : fail(err, ERR_MEMORY, "no memory for %d sections", all->count);
+    for (int i = 0; i < all->count && !e; i++) {
+        struct plan own = all->at[i];
+        own.optimizer = trainer->plan.optimizer, own.hyper = trainer->plan.hyper;
+        e = trainer_outline_part(&trainer->section[i], &own, trainer->comm, &trainer->schedule, all->stage[i], err);
+        /* A run may set the rate of each step: all sections read the whole plan's. */
+        trainer->section[i].data.hyper = &trainer->plan.hyper;
+        if (!e && i > 0) e = open_boundary(&trainer->boundary[i], trainer, i, err);
+    }
+    if (!e) e = tied_open(&trainer->tied, trainer, err);
+    if (!e) e = make_times(trainer, err);
+    if (!e && plan_routes_rows(&trainer->plan)) sections_note_held(trainer);       /* as if no rows came */
+    return e;
+}
+
+enum error_code sections_fill(struct trainer *trainer, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
+        struct trainer *const part = &trainer->section[i];
+        part->source = trainer->source;
+        const int64_t tokens = plan_most_sequences(&part->plan) * part->plan.S;
+        /* Each section reads the batch by itself, as devices do. */
+        if (part->source.fill && !part->source.share)
+            part->scratch = calloc((size_t)(3 * tokens), sizeof *part->scratch);
+        if (part->source.fill && !part->source.share && part->scratch == NULL)
+            return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
+        e = data_fill(&part->data, part->plan.seed, err);
+        part->held = (struct held){ 0 };
+    }
+    return e;
+}
+
+void sections_close(struct trainer *trainer)
+{
+    const int count = trainer->section ? trainer->plan.sections->count : 0;
+    for (int i = 0; i < count; i++) {
+        if (trainer->section[i].comm) trainer_close(&trainer->section[i]);
+        if (trainer->boundary) close_boundary(&trainer->boundary[i], trainer->plan.micros);
+    }
+    tied_close(trainer->tied);
+    if (trainer->section) group_close(&trainer->between);
+    free(trainer->section), free(trainer->boundary);
+    trainer->section = NULL, trainer->boundary = NULL, trainer->tied = NULL;
+}

@@ -1,0 +1,229 @@
+/* sections_run.c -- executes the list of a device's stage: passes through its sections, and boxings before, between and
+ * after them.  model/trainer.c calls.  Errors: ERR_MEMORY, ERR_COMM, and those of a pass; the step cannot go on
+ * then. */
+#include "emulated_devices/model/sections/sections_run.h"
+#include "emulated_devices/model/sections/tied.h"
+#include "emulated_devices/device/trace.h"
+#include "emulated_devices/model/mixture.h"
+#include "emulated_devices/model/trainer_parts.h"
+#include "emulated_devices/plan/sections.h"
+#include <math.h>
+#include <stdlib.h>
+
+/* One execution of the list. */
+struct walk {
+    struct trainer *trainer;
+    int first, last;                    /* the stage's sections */
+    struct boxing_flight *flight;       /* [actions] what is on its way to other stages */
+    int flights;
+    bool shared;                        /* the counts of routers, in this step */
+};
+
+/* A message is named by its microbatch, the section that receives or sent it, and its direction. */
+static struct exchange exchange_between(struct trainer *trainer, int section, int micro, bool gradient)
+{
+    const int count = trainer->plan.sections->count;
+    return exchange_named(&trainer->between, POINT_TO_POINT,
+                          ((uint32_t)micro * (uint32_t)count + (uint32_t)section) * 2 + gradient);
+}
+
+static struct stage *stage_of(const struct walk *walk, int section) { return walk->trainer->section[section].stage; }
+
+static const struct boxing *boxing_of(const struct walk *walk, int section, int micro, bool gradient)
+{
+    const struct boundary *const at = &walk->trainer->boundary[section];
+    return gradient ? &at->gradient[micro] : &at->forward[micro];
+}
+
+static enum error_code no_stream(int micro, struct error *err)
+{
+    return fail(err, ERR_MEMORY, "no memory for the residual stream of microbatch %d", micro);
+}
+
+/* ---- between the sections of a stage ----------------------------------------------------------------------------- */
+
+/* Box the output of a section to the input of the next one, which is on the same devices; or the gradient back. */
+static enum error_code box_inside(struct walk *walk, int section, int micro, bool gradient, struct error *err)
+{
+    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
+    const struct boxing *const boxing = boxing_of(walk, section, micro, gradient);
+    struct stage *const before = stage_of(walk, section - 1), *const after = stage_of(walk, section);
+    const struct tensor from = gradient ? stage_take_input_gradient(after, micro) : stage_take_output(before, micro),
+        to = gradient ? stage_output_gradient(before, micro) : stage_input(after, micro);
+    struct boxing_flight flight = { 0 };
+    if (to.data == NULL) return no_stream(micro, err);
+    enum error_code e = boxing_send(boxing, &x, from, &flight, err);
+    if (!e) e = boxing_receive(boxing, &x, from, to, err);
+    if (!e) e = boxing_arrive(walk->trainer->comm, &flight, err);
+    device_free(walk->trainer->device, from);
+    return e;
+}
+
+static enum error_code section_forward(struct walk *walk, int micro, struct error *err)
+{
+    enum error_code e = OK;
+    for (int s = walk->first; s <= walk->last && !e; s++) {
+        if (s > walk->first) e = box_inside(walk, s, micro, false, err);
+        if (!e) e = trainer_compute(&walk->trainer->section[s], FORWARD, 0, micro, err);
+    }
+    return e;
+}
+
+static enum error_code section_backward(struct walk *walk, enum action_kind kind, int micro, struct error *err)
+{
+    enum error_code e = OK;
+    for (int s = walk->last; s >= walk->first && !e; s--) {
+        if (s < walk->last && kind != BACKWARD_WEIGHT) e = box_inside(walk, s + 1, micro, true, err);
+        if (!e) e = trainer_compute(&walk->trainer->section[s], kind, 0, micro, err);
+    }
+    return e;
+}
+
+/* ---- between stages ---------------------------------------------------------------------------------------------- */
+
+/* Devices do not wait for what they send before the end of the list. */
+static enum error_code send_on(struct walk *walk, int micro, bool gradient, struct error *err)
+{
+    const int section = gradient ? walk->first : walk->last + 1;
+    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
+    const struct tensor from = gradient ? stage_take_input_gradient(stage_of(walk, walk->first), micro)
+        : stage_take_output(stage_of(walk, walk->last), micro);
+    const enum error_code e = boxing_send(boxing_of(walk, section, micro, gradient), &x, from,
+                                          &walk->flight[walk->flights++], err);
+    device_free(walk->trainer->device, from);
+    return e;
+}
+
+static enum error_code receive_next(struct walk *walk, int micro, bool gradient, struct error *err)
+{
+    const int section = gradient ? walk->last + 1 : walk->first;
+    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
+    const struct tensor to = gradient ? stage_output_gradient(stage_of(walk, walk->last), micro)
+        : stage_input(stage_of(walk, walk->first), micro);
+    if (to.data == NULL) return no_stream(micro, err);
+    const enum error_code e = boxing_receive(boxing_of(walk, section, micro, gradient), &x, tensor_none, to, err);
+    clock_host_waits(&walk->trainer->device->clock, WAIT_RECEIVES);
+    clock_host_waits(&walk->trainer->device->clock, WAIT_PLAIN_RECEIVES);
+    return e;
+}
+
+static enum error_code walk_action(struct walk *walk, const struct action *action, struct error *err)
+{
+    switch (action->kind) {
+    case SEND_ACTIVATION: return send_on(walk, action->micro, false, err);
+    case SEND_GRADIENT: return send_on(walk, action->micro, true, err);
+    case RECEIVE_ACTIVATION: return receive_next(walk, action->micro, false, err);
+    case RECEIVE_GRADIENT: return receive_next(walk, action->micro, true, err);
+    case FORWARD: return section_forward(walk, action->micro, err);
+    default: return section_backward(walk, action->kind, action->micro, err);
+    }
+}
+
+/* Before the first backward pass the devices of a section share the counts of its routers. */
+static enum error_code share_routers(struct walk *walk, struct error *err)
+{
+    enum error_code e = OK;
+    for (int s = walk->first; s <= walk->last && !e && !walk->shared; s++)
+        e = routers_share(&walk->trainer->section[s], err);
+    walk->shared = true;
+    return e;
+}
+
+static bool is_backward(const struct action *action)
+{
+    return action->kind == BACKWARD || action->kind == BACKWARD_INPUT || action->kind == RECEIVE_GRADIENT;
+}
+
+static enum error_code sections_pass(struct trainer *trainer, struct error *err)
+{
+    const int place = plan_place(&trainer->plan, trainer->comm->rank), n = trainer->schedule.count[place];
+    struct walk walk = { .trainer = trainer, .flight = calloc((size_t)n + 1, sizeof *walk.flight) };
+    while (trainer->plan.sections->stage[walk.first] != place) walk.first++;
+    walk.last = walk.first;
+    while (walk.last + 1 < trainer->plan.sections->count && trainer->plan.sections->stage[walk.last + 1] == place)
+        walk.last++;
+    enum error_code e = walk.flight ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d messages", n);
+    for (int i = 0; i < n && !e; i++) {
+        const struct action *const a = &trainer->schedule.actions[place][i];
+        const int64_t start = trainer->device->clock.now;
+        trace_enter_action(trainer->device->clock.trace, action_letter(a->kind), a->micro);
+        if (is_backward(a)) e = share_routers(&walk, err);
+        if (!e) e = walk_action(&walk, a, err);
+        trainer->times[i] = (struct action_time){ start, trainer->device->clock.now };
+    }
+    trace_enter_action(trainer->device->clock.trace, NULL, 0);
+    for (int i = 0; i < walk.flights && !e; i++) e = boxing_arrive(trainer->comm, &walk.flight[i], err);
+    free(walk.flight);
+    return e;
+}
+
+/* ---- a step ------------------------------------------------------------------------------------------------------ */
+
+/* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
+static enum error_code sections_share(struct trainer *trainer, struct step_result *out, struct error *err)
+{
+    double number[RESULT_NUMBERS] = { 0 };
+    struct exact_sum squares = { 0 };
+    enum error_code e = OK;
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
+        struct trainer *const part = &trainer->section[i];
+        struct exact_sum own;
+        double own_numbers[EXACT_LIMBS], routers = 0;
+        if (!trainer_takes_part(part)) continue;
+        if (part->stage->last) number[0] += part->stage->loss;
+        e = routers_loss(part, &routers, err);
+        /* All devices of a section have the sum of its routers: the first one counts. */
+        if (part->plan.mesh.first == trainer->comm->rank) number[0] += routers * (double)trainer->labels;
+        data_norm_part(&part->data, &own);
+        exact_to_numbers(&own, own_numbers);
+        for (int k = 0; k < EXACT_LIMBS; k++) number[1 + k] += own_numbers[k];
+    }
+    if (!e) e = allreduce(&trainer->result.along[2], number, RESULT_NUMBERS, F64, SUM, "one_shot", err);
+    exact_from_numbers(&squares, number + 1);
+    clock_host_waits(&trainer->device->clock, WAIT_NORM);
+    out->loss_scale = trainer->loss_scale.scale;
+    trainer->norm = out->norm = sqrt(exact_value(&squares)) / out->loss_scale;
+    out->loss = number[0] / (double)(trainer->labels ? trainer->labels : 1);
+    out->lost_layer = 0;
+    return e;
+}
+
+enum error_code sections_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
+{
+    enum error_code e = OK;
+    const int count = trainer->plan.sections->count;
+    trainer_read_batch(trainer);
+    for (int i = 0; i < count && !e; i++) {
+        struct trainer *const part = &trainer->section[i];
+        if (!trainer_takes_part(part)) continue;
+        part->step = trainer->step, part->skipped = trainer->skipped, part->loss_scale = trainer->loss_scale;
+        e = trainer_take_batch(part, err);
+        trainer->labels = part->labels, trainer->counted[0] = part->counted[0];
+    }
+    trainer->updated = 0;
+    if (!e) e = sections_pass(trainer, err);
+    for (int i = count - 1; i >= 0 && !e; i--)
+        if (trainer_takes_part(&trainer->section[i])) e = trainer_reduce(&trainer->section[i], err);
+    if (!e && trainer->tied) e = tied_reduce(trainer->tied, trainer, err);
+    if (!e) e = sections_share(trainer, out, err);
+    if (e) comm_give_up(trainer->comm, err);
+    messages_have_ended(trainer->comm, "at the end of a step's passes");
+    /* Now the routings are known. */
+    if (plan_routes_rows(&trainer->plan)) sections_note_held(trainer);
+    return OK;
+}
+
+enum error_code sections_step(struct trainer *trainer, double gradient_scale, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++)
+        if (trainer_takes_part(&trainer->section[i])) e = trainer_step(&trainer->section[i], gradient_scale, err);
+    trainer->updated++;
+    return e;
+}
+
+void sections_skip_step(struct trainer *trainer)
+{
+    for (int i = 0; i < trainer->plan.sections->count; i++)
+        if (trainer_takes_part(&trainer->section[i])) data_skip_step(&trainer->section[i].data);
+}

@@ -1,0 +1,131 @@
+/* sectioned.c -- draws plans with sections by counter-based random numbers.
+ * verify/jobs/plans.c and tests/devices/test_sections.c call.  A draw that plan_check refuses is drawn again. */
+#include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/numeric/philox.h"
+
+/* One stream of drawn numbers. */
+struct drawing { uint64_t seed, next; };
+
+/* A number from 0 to n - 1. */
+static int draw_below(struct drawing *drawing, int n)
+{
+    return (int)(random_uniform(drawing->seed, 53, drawing->next++) * n);
+}
+
+/* ---- one section ------------------------------------------------------------------------------------------------- */
+
+/* A divisor of n. */
+static int draw_divisor(struct drawing *drawing, int n)
+{
+    int divisor = 1 + draw_below(drawing, n);
+    while (n % divisor != 0) divisor = 1 + draw_below(drawing, n);
+    return divisor;
+}
+
+static const char *draw_word(struct drawing *drawing, const char *const *words, int count)
+{
+    return words[draw_below(drawing, count)];
+}
+
+static void draw_mesh(struct drawing *drawing, struct plan *section, struct interval devices)
+{
+    int size[AXIS_COUNT] = { [PP] = 1, [EP] = 1 };
+    size[TP] = draw_divisor(drawing, (int)devices.count);
+    size[CP] = draw_divisor(drawing, (int)devices.count / size[TP]);
+    size[DP] = (int)devices.count / size[TP] / size[CP];
+    (void)mesh_make(&section->mesh, size, NULL);        /* sizes are positive and their product is small */
+    section->mesh.first = (int)devices.first;
+}
+
+/* All experts on each device, or parts of them over the section's devices. */
+static void draw_experts(struct drawing *drawing, struct plan *section)
+{
+    static const char *const dispatch[] = { "alltoall", "allgather", "two-step" };
+    const int devices = section->mesh.devices;
+    if (devices == 1 || draw_below(drawing, 3) == 0) return;
+    section->ep = draw_divisor(drawing, devices);
+    section->etp = draw_divisor(drawing, devices / section->ep);
+    section->dispatch = section->ep * section->etp > 1 ? draw_word(drawing, dispatch, 3) : section->dispatch;
+}
+
+static void draw_section(struct drawing *drawing, struct plan *section, struct interval layers,
+                         struct interval devices)
+{
+    static const char *const tensor[] = { "1d", "1d", "1d-sp", "1d-sp-keep", "1d-sp-overlap", "2d" },
+        *const attention[] = { "ring-zigzag", "ring", "ulysses", "allgather-kv" },
+        *const data[] = { "ddp", "zero1", "zero2", "zero3" }, *const recompute[] = { "none", "full", "selective" };
+    section->layers = layers;
+    draw_mesh(drawing, section, devices);
+    section->tensor = section->mesh.size[TP] > 1 ? draw_word(drawing, tensor, 6) : "1d";
+    section->attention = section->mesh.size[CP] > 1 ? draw_word(drawing, attention, 4) : "whole";
+    section->data.scheme = draw_word(drawing, data, 4);
+    section->recompute = draw_word(drawing, recompute, 3);
+    if (section->model.mixture.E > 0) draw_experts(drawing, section);
+}
+
+/* ---- a plan ------------------------------------------------------------------------------------------------------ */
+
+/* Cut n into so many parts of at least 1 each: their ends. */
+static void draw_cuts(struct drawing *drawing, int n, int parts, int *end)
+{
+    int before = 0;
+    for (int i = 0; i < parts; i++) {
+        const int free = n - before - (parts - i);
+        end[i] = i == parts - 1 ? n : before + 1 + draw_below(drawing, free + 1);
+        before = end[i];
+    }
+}
+
+enum { MOST_DRAWN_STAGES = 4, MOST_DRAWN_SECTIONS = 2 * MOST_DRAWN_STAGES };
+
+static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
+{
+    static void (*const take[])(struct plan *) = { case_take_llama, case_take_qwen2, case_take_gptj, case_take_windows,
+                                                   case_take_olmo2, case_take_gemma2, case_take_mixtral,
+                                                   case_take_qwen3_moe };
+    *plan = case_plan(1, 1, 1);
+    plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
+    take[draw_below(drawing, 8)](plan);
+    plan->model.mixture.balance.over = draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE;
+    plan->model.mixture.balance.layers = LAYERS_EACH;
+}
+
+static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
+                                 struct error *err)
+{
+    static const char *const schedule[] = { "1f1b", "gpipe", "zb-h1" };
+    int device_end[MOST_DRAWN_STAGES], layer_end[MOST_DRAWN_SECTIONS], stage_of[MOST_DRAWN_SECTIONS], count = 0;
+    const int most = devices < MOST_DRAWN_STAGES ? devices : MOST_DRAWN_STAGES, stages = 1 + draw_below(drawing, most);
+    draw_cuts(drawing, devices, stages, device_end);
+    for (int s = 0; s < stages; s++)
+        for (int n = 1 + draw_below(drawing, 2); n > 0; n--) stage_of[count++] = s;
+    const int layers = count + draw_below(drawing, 3);
+    draw_model(drawing, plan, layers);
+    plan->micros = 1 + draw_below(drawing, 3);
+    plan->schedule = draw_word(drawing, schedule, 3);
+    draw_cuts(drawing, layers, count, layer_end);
+    const enum error_code e = sections_open(sections, plan, count, err);
+    for (int i = 0; i < count && !e; i++) {
+        const int stage = stage_of[i], first = i > 0 ? layer_end[i - 1] : 0, device = stage > 0 ? device_end[stage - 1]
+            : 0;
+        draw_section(drawing, &sections->at[i], (struct interval){ first, layer_end[i] - first },
+                     (struct interval){ device, device_end[stage] - device });
+    }
+    plan->sections = sections;
+    return e;
+}
+
+enum error_code case_draw_sections(struct plan *plan, struct sections *sections, int devices, int draw,
+                                   struct error *err)
+{
+    enum error_code e = OK;
+    for (int try = 0; try < SECTIONED_TRIES; try++) {
+        struct drawing drawing = { (uint64_t)draw * SECTIONED_TRIES + (uint64_t)try, (uint64_t)devices * 1000 };
+        e = draw_plan(&drawing, plan, sections, devices, err);
+        if (e) return e;
+        e = plan_check(plan, err);
+        if (e != ERR_PLAN) break;
+        sections_free(sections);
+    }
+    return e;
+}

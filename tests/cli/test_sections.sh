@@ -1,0 +1,126 @@
+# `--plan FILE`: runs of layers with devices, a mesh and schemes each, beside one device; the same bits as one device; what a folder keeps; what is refused.
+. "$(dirname "$0")/lib.sh"
+
+model='--model llama-tiny:L=4 --batch 12 --micro 2'
+equal() { expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas on every device$'; expect_out '^memory  counted peaks of weights, gradients, optimizer and activations equal the formulas on every device$'; }
+holds() { expect_status 0; expect_out '^OK: every activation'; equal; }
+
+# Seven devices: three with parts of a layer, two copies, two with parts of sequences and then of a layer.
+seven() {
+    cat >seven.yaml <<'END'
+sections:
+  - layers: 0
+    devices: 0-2
+    tp: 3
+    tensor: 1d-sp
+    zero: 1
+  - layers: 1
+    devices: 3-4
+    dp: 2
+    zero: 3
+  - layers: 2
+    devices: 5-6
+    cp: 2
+    attention: ulysses
+  - layers: 3
+    devices: 5-6
+    tp: 2
+    recompute: full
+END
+}
+
+test_beside_one_device() {
+    seven; make_text
+    run train $model --data "$text" --plan seven.yaml --steps 2 --check ref;    holds
+    expect_out '^mesh    3 stages, 7 devices'
+    expect_out '^stage   0: layer 0 on devices 0-2: tp 3, zero1, 1d-sp$'
+    expect_out '^stage   2: layer 3 on devices 5-6: tp 2, ddp, 1d, recompute full$'
+    run train $model --data "$text" --plan seven.yaml --steps 2 --check ref --dtype bf16 --schedule zb-h1;    holds
+}
+
+# The embedding that is also the output matrix, in two sections with other shards.
+test_tied() {
+    seven; make_text
+    run train --model tiny:L=4 --batch 12 --micro 2 --data "$text" --plan seven.yaml --steps 2 --check ref --paranoid;    holds
+}
+
+# Dense attention by parts, experts over devices; both sections of a mixture.
+test_mixture() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3, recompute: full }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --as megatron --steps 2 --check ref;    holds
+    expect_out '^stage   1: layers 2-3 on devices 3-6: dp 4, ddp, ep 2, etp 2, alltoall$'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'with sections: --balance-over microbatch is another loss'
+}
+
+# With exact sums the strategy of a layer changes no bit.
+test_bits() {
+    local bits
+    seven; make_text
+    run train $model --data "$text" --steps 2 --arithmetic exact;    expect_status 0
+    bits=$(grep -oE 'fingerprint [0-9a-f]{16}' <<<"$out")
+    run train $model --data "$text" --plan seven.yaml --steps 2 --arithmetic exact;    expect_status 0
+    expect_out "$bits, on every layout"
+}
+
+# What was saved by sections is read by one device, and the other way.
+test_saved() {
+    seven; make_text
+    run train $model --data "$text" --plan seven.yaml --steps 2 --save one;    expect_status 0
+    run train --resume one --data "$text" --steps 1 --check ref;    expect_status 0;    expect_out '^OK: every activation'
+    run train $model --data "$text" --steps 2 --save two;    expect_status 0
+    run train --resume two --data "$text" --plan seven.yaml --steps 1 --check ref;    holds
+}
+
+# A plan says what a run counts.
+test_planned() {
+    local time
+    seven; make_text
+    run plan $model --plan seven.yaml;    expect_status 0
+    time=$(grep -oE '^virtual .* a step' <<<"$out")
+    run train $model --data "$text" --plan seven.yaml --steps 1 --backend count;    expect_status 0;    equal
+    expect_out "^$time"
+    run show plan $model --plan seven.yaml --svg plan.svg;    expect_status 0
+    expect_out '^ +5  cp=0, tp=0  2, 3, loss '
+    [ -s plan.svg ] || complain 'there is no picture'
+}
+
+# A golden file is reached by sections, and the folder of their dump is judged.
+test_golden() {
+    printf 'sections:\n  - { layers: 0, devices: 0-2, tp: 3 }\n  - { layers: 1, devices: 3-4 }\n  - { layers: 2, devices: 3-4, cp: 2 }\n' >three.yaml
+    run train --check "$top/golden/llama-grouped.safetensors" --plan three.yaml --dump dump/;    expect_status 0
+    expect_out '^OK: every activation'
+    run check "$top/golden/llama-grouped.safetensors" dump;    expect_status 0;    expect_out '^OK: '
+}
+
+refused() { printf 'sections:\n%b' "$1" >bad.yaml; run plan $model --plan bad.yaml; expect_status "$2"; expect_error "$3"; }
+wrong()   { printf '%b' "$1" >bad.yaml;            run plan $model --plan bad.yaml; expect_status 1; expect_error "$2"; }
+
+test_refused() {
+    local rest='  - { layers: 1-3, devices: 1 }\n'
+    refused "$rest" 2 'layers 1-3: layer 0 before has no devices'
+    refused '  - { layers: 0-2, devices: 0 }\n' 2 'layer 3: has no devices; the sections end before it'
+    refused "  - { layers: 0-1, devices: 0 }\n$rest" 2 'layers 1-3: layer 1 has devices already'
+    refused '  - { layers: 0-4, devices: 0 }\n' 2 'layers 0-4: model llama-tiny:L=4 has layers 0 to 3'
+    refused '  - { layers: 0, devices: 0 }\n  - { layers: 1-3, devices: 2 }\n' 2 'layers 1-3: device 1 before has no layers'
+    refused '  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1 }\n  - { layers: 2-3, devices: 0 }\n' 2 'layers 2-3: devices 0-0 have layers of an earlier stage'
+    refused "  - { layers: 0, devices: 0, tp: 3 }\n$rest" 1 'dp x cp x tp is 3, but the section has 1 devices'
+    refused "  - { layers: 0, devices: 0, pp: 2 }\n$rest" 1 'pp: a section has no such key'
+    refused "  - { layers: 0, devices: 0, tensr: 1d }\n$rest" 1 'tensr: a section has no such key; did you mean tensor'
+    refused "  - { layers: 0, devices: 0, zero: 4 }\n$rest" 1 'zero: 4: must be a stage from 0 to 3'
+    refused "  - { layers: 0, devices: 0, zero: 1, data-parallel: ddp }\n$rest" 1 'zero and data-parallel: one of them'
+    refused "  - { layers: 3-1, devices: 0 }\n$rest" 1 'layers: 3-1: must be a number, or the first and the last'
+    refused "  - { devices: 0 }\n$rest" 1 'the section does not say its layers'
+    refused "  - { layers: 0, devices: 0, tensor: 4d }\n$rest" 2 'layer 0: .*4d'
+    refused "  - { layers: 0, devices: 0, data-parallel: diloco }\n$rest" 2 'layer 0: --plan with sections: replicas of .* have all layers'
+    wrong 'layers: 3\n' 'must have one key, sections'
+    wrong '' 'must have one key, sections'
+    wrong 'sections: [' 'bad.yaml'
+    run plan $model --plan none.yaml;    expect_status 1;    expect_error 'none.yaml'
+    seven
+    run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
+    run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
+    run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
+}
+
+run_tests test_beside_one_device test_tied test_mixture test_bits test_saved test_planned test_golden test_refused

@@ -1,0 +1,137 @@
+/* The boxing of the residual stream between drawn sections: each element reaches a device once, from itself if it has
+ * the element, and both ends list the same rectangles.
+ * tier: check
+ */
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <stdint.h>
+#include <cmocka.h>
+#undef fail
+#include "emulated_devices/model/sections/boxing.h"
+#include "emulated_devices/verify/cases/sectioned.h"
+#include <stdlib.h>
+#include <string.h>
+
+static struct error err;
+
+/* How often each element of the stream is in a part, or in a list of rectangles. */
+static void count_part(int *count, const struct part *part, int64_t D)
+{
+    for (int i = 0; i < part->rows.count; i++)
+        for (int64_t row = part->rows.at[i].first; row < interval_end(part->rows.at[i]); row++)
+            for (int k = 0; k < part->cols.count; k++)
+                for (int64_t col = part->cols.at[k].first; col < interval_end(part->cols.at[k]); col++)
+                    count[row * D + col]++;
+}
+
+static void count_transfer(int *count, const struct boxing_transfer *transfer, int64_t D)
+{
+    for (int i = 0; i < transfer->count; i++)
+        for (int64_t row = transfer->at[i].rows.first; row < interval_end(transfer->at[i].rows); row++)
+            for (int64_t col = transfer->at[i].cols.first; col < interval_end(transfer->at[i].cols); col++)
+                count[row * D + col]++;
+}
+
+/* A device gets what it needs, once; what it has itself is not sent. */
+static void check_receiver(const struct boxing *boxing, int64_t elements, int64_t D, int *counts)
+{
+    int *const need = counts, *const got = counts + elements, *const has = counts + 2 * elements;
+    memset(counts, 0, 3 * (size_t)elements * sizeof *counts);
+    count_part(need, &boxing->to, D), count_part(has, &boxing->from, D);
+    count_transfer(got, &boxing->own, D);
+    for (int64_t i = 0; i < elements; i++) assert_int_equal(got[i], need[i] && has[i]);
+    for (int i = 0; i < boxing->receives; i++) count_transfer(got, &boxing->receive[i], D);
+    for (int64_t i = 0; i < elements; i++) assert_int_equal(got[i], need[i]);
+}
+
+static const struct boxing_transfer *transfer_to(const struct boxing_transfer *list, int count, int peer)
+{
+    for (int i = 0; i < count; i++)
+        if (list[i].peer == peer) return &list[i];
+    return NULL;
+}
+
+/* What one device sends is what the other one expects, in the same order. */
+static void check_ends(const struct boxing *all, int devices)
+{
+    for (int a = 0; a < devices; a++)
+        for (int i = 0; i < all[a].sends; i++) {
+            const struct boxing_transfer *const sent = &all[a].send[i];
+            const struct boxing_transfer *const due = transfer_to(all[sent->peer].receive, all[sent->peer].receives, a);
+            assert_non_null(due);
+            assert_int_equal(sent->elements, due->elements);
+            assert_int_equal(sent->count, due->count);
+            assert_memory_equal(sent->at, due->at, (size_t)sent->count * sizeof *sent->at);
+        }
+}
+
+static void check_boundary(const struct plan *from, const struct plan *to, int devices, int micro, bool gradient)
+{
+    struct boxing all[8];
+    const int64_t D = from->model.D, elements = from->B * from->S * D;
+    int *const counts = calloc(3 * (size_t)elements, sizeof *counts);
+    int sent = 0, received = 0;
+    assert_non_null(counts);
+    for (int rank = 0; rank < devices; rank++) {
+        assert_int_equal(boxing_make(&all[rank], from, to, rank, micro, gradient, &err), OK);
+        if (mesh_has(&to->mesh, rank)) check_receiver(&all[rank], elements, D, counts);
+        sent += all[rank].sends, received += all[rank].receives;
+    }
+    check_ends(all, devices);
+    assert_int_equal(sent, received);
+    for (int rank = 0; rank < devices; rank++) boxing_free(&all[rank]);
+    free(counts);
+}
+
+static void test_drawn(void **state)
+{
+    int boundaries = 0;
+    (void)state;
+    for (int devices = 3; devices <= 8; devices++)
+        for (int draw = 0; draw < 8; draw++) {
+            struct plan plan;
+            struct sections sections;
+            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, &err), OK);
+            for (int s = 1; s < sections.count; s++) {
+                const struct plan *const before = &sections.at[s - 1], *const after = &sections.at[s];
+                check_boundary(before, after, devices, plan.micros - 1, false);
+                check_boundary(after, before, devices, 0, true);
+                boundaries++;
+            }
+            sections_free(&sections);
+        }
+    assert_true(boundaries > 100);
+}
+
+/* Of devices with equal parts neighbours ask different ones: four copies send to four receivers, one each. */
+static void test_spread(void **state)
+{
+    struct plan plan = case_plan(1, 1, 1);
+    struct sections sections;
+    (void)state;
+    plan.model.L = 2, plan.model.tied = false, plan.micros = 1;
+    case_take_llama(&plan);
+    assert_int_equal(sections_open(&sections, &plan, 2, &err), OK);
+    for (int s = 0; s < 2; s++) {
+        const int size[AXIS_COUNT] = { [PP] = 1, [DP] = 1, [CP] = 1, [EP] = 1, [TP] = 4 };
+        assert_int_equal(mesh_make(&sections.at[s].mesh, size, &err), OK);
+        sections.at[s].mesh.first = 4 * s, sections.at[s].layers = (struct interval){ s, 1 };
+    }
+    plan.sections = &sections;
+    assert_int_equal(plan_check(&plan, &err), OK);
+    for (int rank = 0; rank < 4; rank++) {
+        struct boxing boxing;
+        assert_int_equal(boxing_make(&boxing, &sections.at[0], &sections.at[1], rank, 0, false, &err), OK);
+        assert_int_equal(boxing.sends, 1);
+        assert_int_equal(boxing.send[0].peer, 4 + rank);
+        boxing_free(&boxing);
+    }
+    sections_free(&sections);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_drawn), cmocka_unit_test(test_spread) };
+    return cmocka_run_group_tests_name("boxing", tests, NULL, NULL);
+}

@@ -1,0 +1,88 @@
+/* Every optimizer, format and model of the registries takes part in --arithmetic exact, or is refused in one line that
+ * names it.  Who must be refused is said here by what it is, not by the table of clashes.
+ * tier: check
+ */
+#include "emulated_devices/cli/cli.h"
+#include "emulated_devices/device/device.h"
+#include "emulated_devices/verify/cases/case.h"
+#include "ref/model/config.h"
+#include "ref/model/kinds.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct plan exact_plan(void)
+{
+    struct plan p = case_plan(1, 1, 1);
+    p.model.exact = true, p.dtype = F32, p.data.narrow_gradients = false, p.schedule = "gpipe";
+    return p;
+}
+
+/* The plan is refused by --arithmetic exact in a line that has the name, or is not refused; all as it should be. */
+static void expect(struct plan *plan, bool refused, const char *name)
+{
+    struct error err = { .code = OK };
+    const enum error_code e = plan_check(plan, &err);
+    if (e == OK && !refused) return;
+    if (e == OK) fail_msg("%s takes part, and has no exact sums", name);
+    if (!refused) fail_msg("%s does not take part: %s", name, err.text);
+    if (strstr(err.text, "--arithmetic exact") == NULL || strstr(err.text, name) == NULL || strchr(err.text, '\n'))
+        fail_msg("%s is not refused by its name: %s", name, err.text);
+}
+
+static void test_formats(void **state)
+{
+    (void)state;
+    for (int i = 0; number_formats[i]; i++) {
+        struct plan p = exact_plan();
+        p.dtype = dtype_by_name(number_formats[i]);
+        expect(&p, p.dtype == F64, number_formats[i]);
+        /* A format that takes part has operations. */
+        assert_true((ops_exact(p.dtype) == NULL) == (p.dtype == F64));
+    }
+}
+
+/* Low-rank steps multiply whole matrices; optimizers that draw a direction have two losses. */
+static void test_optimizers(void **state)
+{
+    (void)state;
+    for (int i = 0; optimizers[i]; i++) {
+        struct plan p = exact_plan();
+        p.optimizer = optimizers[i];
+        if (p.optimizer->low_rank) case_take_low_rank(&p, p.optimizer);
+        if (p.optimizer->forward_only) case_take_mezo(&p, 1);
+        expect(&p, p.optimizer->low_rank || optimizer_draws(p.optimizer), p.optimizer->name);
+    }
+}
+
+static bool has_no_exact_sums(const struct model_config *config)
+{
+    const struct mixture_config *const m = &config->mixture;
+    return LATENT(config) || STREAMS(config) > 1 || config->sinks ||
+           (config->mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null);
+}
+
+static void test_models(void **state)
+{
+    int taken = 0;
+    (void)state;
+    for (const struct model_preset *preset = model_presets; preset->config.name[0]; preset++) {
+        struct plan p = exact_plan();
+        int64_t batch;
+        struct error err;
+        if (model_config_preset(&p.model, &batch, preset->config.name, &err)) fail_msg("%s", err.text);
+        p.model.exact = true, p.S = p.model.S, p.model.mixture.balance.over = OVER_BATCH;
+        expect(&p, has_no_exact_sums(&p.model), preset->config.name);
+        taken += !has_no_exact_sums(&p.model);
+    }
+    assert_true(taken > 10);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_formats), cmocka_unit_test(test_optimizers),
+                                        cmocka_unit_test(test_models) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
