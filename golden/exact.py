@@ -77,7 +77,7 @@ def weight_gradient(dy, x):
     return total
 
 
-def row_sums(x):
+def lane_sums(x):
     """Sums of rows in fp32: 16 partial sums, then the second half of them is added to the first, and so on."""
     lanes = np.zeros((len(x), 16), np.float32)
     for i in range(0, x.shape[1], 16):
@@ -88,12 +88,18 @@ def row_sums(x):
     return lanes
 
 
+def row_sums(x, down=0):
+    """Exact sums of rows, in fp32; down: terms are added times 2^-down."""
+    sums = sums_of(np.ldexp(x.astype(np.float64), -down)).sum(axis=1, keepdims=True)
+    return np.ldexp(round_all(sums, "fp32"), down)
+
+
 def normed(x, eps, centred):
     """(X - mean) rstd, or X rstd, in fp32, each operation rounded."""
     width, one = np.float32(x.shape[1]), np.float32(1)
     if centred:
-        x = x - row_sums(x) / width
-    return x * (one / np.sqrt(row_sums(x * x) / width + np.float32(eps)))
+        x = x - row_sums(x) * (one / width)
+    return x * (one / np.sqrt(row_sums(x * x, 40) / width + np.float32(eps)))
 
 
 def exp(x):
@@ -307,7 +313,7 @@ class Head:
         total = (self.total[:, 0] / (1 << UNIT)).astype(np.float64).astype(np.float32)
         lse = self.top + np.array([math.log(t) for t in total], np.float32)[:, None]
         p = np.where(np.isinf(self.scores), np.float32(0), exp(self.scores - lse))
-        ds = (dots(do, self.v) - row_sums(do * o)) * p * self.scale
+        ds = (dots(do, self.v) - lane_sums(do * o)) * p * self.scale
         ds[0] = 0                                      # the first query sees one key and nothing more
         return weighted(ds, -64, self.k, -36), weighted(ds.T, -64, self.q, -36), weighted(p.T, -36, do, -64)
 

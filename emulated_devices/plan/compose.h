@@ -113,15 +113,9 @@ struct facts {
     X(experts_here,            "--dispatch here")                                                  \
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
-    X(adds_by_layout,          "--tensor 2d, 2.5d or 3d")                                           \
-    X(cuts_heads_norm,         "--tp with norms of all heads together")                              \
-    X(cuts_experts,            "--tp P of a mixture, or --etp P")                                   \
-    X(adds_choices,            "--dispatch two-step")                                               \
-    X(returning_experts,       "--zero-experts Z")                                                 \
+    X(adds_by_layout,          "--tensor of a plug-in")                                             \
+    X(adds_choices,            "--dispatch tutel")                                                  \
     X(cuts_attention,          "--attention rsa or tokenring-narrow")                               \
-    X(exchanges_copied_keys,   "--attention ulysses with fewer key/value heads")                    \
-    X(latent,                  "a model with latent attention")                                     \
-    X(latent_over_tp,          "--tp P of a model with latent attention")                           \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \

@@ -684,34 +684,12 @@ static bool adds_by_layout(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
-/* Devices along tp add up squares of their heads. */
-static bool cuts_heads_norm(const struct facts *facts, struct typed *typed)
-{
-    return tp(facts, NULL) && facts->plan->model.head_norms && facts->plan->model.normed_together &&
-           say_model(facts, typed);
-}
-
-/* Devices have slices of the same experts, and add up their results. */
-static bool cuts_experts(const struct facts *facts, struct typed *typed)
-{
-    const struct plan *const p = facts->plan;
-    if (p->model.mlp != MLP_MIXTURE || (p->etp <= 1 && (p->mesh.size[TP] == 1 || plan_cuts_experts(p)))) return false;
-    return p->etp > 1 ? features_say(typed, "--etp %d", p->etp) : tp(facts, typed);
-}
-
 /* Such a scheme returns rows of several choices of a token as their sum. */
 static bool adds_choices(const struct facts *facts, struct typed *typed)
 {
     const struct expert_scheme *s;
     return plan_cuts_experts(facts->plan) && !expert_scheme_find(&s, facts->plan->dispatch, NULL) && !s->exact &&
            features_say(typed, "--dispatch %s", facts->plan->dispatch);
-}
-
-/* Experts without computation return what they get. */
-static bool returning_experts(const struct facts *facts, struct typed *typed)
-{
-    const struct mixture_config *const m = &facts->plan->model.mixture;
-    return facts->plan->model.mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null && say_model(facts, typed);
 }
 
 /* Results of a query are merged from several devices after they are rounded, or in another order on one. */
@@ -721,28 +699,6 @@ static bool cuts_attention(const struct facts *facts, struct typed *typed)
     return !attention_scheme_find(&s, facts->plan->attention, NULL) && !s->exact &&
            (cp(facts, NULL) || s->head.equality != PERMUTES) &&
            features_say(typed, "--attention %s", facts->plan->attention);
-}
-
-/* Tokens are exchanged for more parts of the heads than there are key/value heads. */
-static bool exchanges_copied_keys(const struct facts *facts, struct typed *typed)
-{
-    const struct attention_scheme *s;
-    const struct plan *const p = facts->plan;
-    if (!cp(facts, NULL) || attention_scheme_find(&s, p->attention, NULL) || s->exchanged == 0) return false;
-    return plan_context_share(p, NULL, 0).split.heads * p->mesh.size[TP] > p->model.K &&
-           features_say(typed, "--attention %s of %lld key/value heads", p->attention, (long long)p->model.K);
-}
-
-static bool latent(const struct facts *facts, struct typed *typed)
-{
-    return LATENT(&facts->plan->model) && say_model(facts, typed);
-}
-
-/* All heads share the latents, so devices add up what their heads say of these. */
-static bool latent_over_tp(const struct facts *facts, struct typed *typed)
-{
-    return tp(facts, NULL) && LATENT(&facts->plan->model) &&
-           features_say(typed, "--tp %d of %s", facts->plan->mesh.size[TP], facts->plan->model.name);
 }
 
 static bool loss_by_rule(const struct facts *facts, struct typed *typed)

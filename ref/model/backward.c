@@ -165,7 +165,7 @@ static void block_backward(struct transformer *model, int layer)
 {
     begin_branch(model, layer, "mlp");
     computed_gradient(model, "mlp.out", layer, model->d_branch, 1);
-    if (is_mixture(model, layer)) mixture_backward(model, layer);
+    if (is_mixture(model, layer)) mixture_backward(model, layer, tensor_none);
     else feed_backward(model, layer, model->d_branch);
     upper_backward(model, layer);
     leave_layer(model, layer);
@@ -229,10 +229,9 @@ static void shortcut_backward(struct transformer *model, int layer)
     computed_gradient(model, "dense.out", layer, model->d_branch, 1);
     /* d_norm: what the dense feed-forward gives to the gradient of ln2. */
     feed_backward(model, layer, model->d_norm);
-    /* mixture_backward reads d_branch, and leaves its part of the gradient of ln2 there. */
+    /* mixture_backward reads d_branch, and leaves the gradient of ln2 there. */
     op->dropout(model->d_branch, model->d_shortcut, (struct dropout){ 0 });
-    mixture_backward(model, layer);
-    op->add(model->d_branch, model->d_norm, model->d_branch);
+    mixture_backward(model, layer, model->d_norm);
     upper_backward(model, layer);
     leave_layer(model, layer);
 }

@@ -315,12 +315,12 @@ static int64_t terms_of_weights(const struct transformer *model, const struct bl
     return isfinite(times) && times > 1 && times < 1e12 ? (int64_t)(times * (double)c->D) : c->D;
 }
 
-void mixture_backward(struct transformer *model, int layer)
+void mixture_backward(struct transformer *model, int layer, struct tensor beside)
 {
     const struct ops *op = model->ops;
     const struct model_config *c = &model->config;
     const struct block_activations b = computed_block(&model->block[layer]);
-    const struct tensor from_router = model->d_step,           /* free at this time */
+    const struct tensor from_experts = model->d_step,          /* free at this time */
                         d_rows = computed_rows(&b, model->d_rows);
 
     if (c->mixture.shared > 0) {
@@ -334,15 +334,16 @@ void mixture_backward(struct transformer *model, int layer)
     computed_gradient(model, "router.weights", layer, model->d_weights, terms_of_weights(model, &b));
     computed_gradient(model, "experts.out", layer, d_rows, 1);
     router_backward(model, layer);
-    /* d ln2 by way of the router [N,D] = d_router W_router. */
-    op->linear_backward_input(from_router, model->d_router, W(ROUTER_W));
-    if (has_identity(c)) op->identity_forward(from_router, model->d_branch, b.experts, b.weights, c->mixture.E);
     experts_backward(model, layer);
-    /* d_branch[n] = sum of d_rows over the token's k choices. */
-    op->gather_backward_input(model->d_branch, d_rows, b.order, c->mixture.k);
+    /* from_experts[n] = sum of d_rows over the token's k choices, then of those that return what they get. */
+    op->gather_backward_input(from_experts, d_rows, b.order, c->mixture.k);
+    if (has_identity(c)) op->identity_forward(from_experts, model->d_branch, b.experts, b.weights, c->mixture.E);
+    /* d ln2 by way of the router [N,D] = d_router W_router. */
+    op->linear_backward_input(model->d_branch, model->d_router, W(ROUTER_W));
     /* The order is that of devices: what all tokens go through comes before the router. */
-    if (c->mixture.shared > 0) op->add(model->d_branch, model->d_branch, model->d_shared);
-    op->add(model->d_branch, model->d_branch, from_router);
+    if (c->mixture.shared > 0) op->add(from_experts, from_experts, model->d_shared);
+    if (tensor_present(beside)) op->add(from_experts, beside, from_experts);
+    op->add(model->d_branch, from_experts, model->d_branch);
 }
 
 /* ---- router losses ----------------------------------------------------------------------------------------------- */

@@ -181,8 +181,9 @@ static inline bool is_mixture(const struct transformer *model, int64_t layer)
 /* m->branch = the mixture of the block's ln2. */
 void mixture_forward(struct transformer *, int layer);
 
-/* m->d_branch: on entry the gradient of the mixture's output, on return that of its input. */
-void mixture_backward(struct transformer *, int layer);
+/* m->d_branch: on entry the gradient of the mixture's output, on return that of its input, with `beside`, what another
+ * block that reads the same input gives to it; or none. */
+void mixture_backward(struct transformer *, int layer, struct tensor beside);
 
 /* shared.c: m->branch += the shared experts' result; m->d_shared = the gradient of their input, from m->d_branch. */
 void shared_forward(struct transformer *, int layer);

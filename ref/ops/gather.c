@@ -11,7 +11,8 @@
  *           drows[r,:] = weights[order[r]] dY[n,:],  dweights[order[r]] = rows[r,:] . dY[n,:]
  *           A token without rows has Y, dX = 0; an index without a row has dweights = 0.  So the results of parts of
  *           the rows, as on expert-parallel devices, sum to the whole.
- * Rounding  gather copies bits.  The sums over r run in order of r, so in order of experts; each starts from 0.
+ * Rounding  gather copies bits.  The sums over r run in order of r, so in order of experts; each starts from 0.  With
+ *           the sums of ref/exact/ those of k > 1 choices are exact (row_sums.h), and Y, dX and drows may be EXACT
  * Called    ref/ops/ops.def lists the operations.  ref/model/mixture.c calls them for one device; devices call each
  *           as dev_NAME (device/compute.h).  No function returns an error code.
  */
@@ -46,6 +47,10 @@ void FN(gather_forward)(struct tensor rows, struct tensor X, struct tensor order
         memcpy(DATA(rows) + r * D, CONST_DATA(X) + place[r] / k * D, (size_t)D * sizeof(real));
 }
 
+#ifdef SUMS_EXACTLY
+#include "ref/exact/row_sums.h"
+#endif
+
 /* Y[n,:] = sum over r of w[order[r]] rows[r,:], or of rows[r,:] if there are no weights.  Threads split the columns, so
  * that the rows of a token are added in order. */
 static void FN(scatter)(struct tensor Y, struct tensor rows, struct tensor order, const real *w, int64_t k)
@@ -53,6 +58,12 @@ static void FN(scatter)(struct tensor Y, struct tensor rows, struct tensor order
     const int64_t R = tensor_count(order), D = tensor_cols(Y), N = tensor_rows(Y);
     const int32_t *place = order.data;
     assert(tensor_rows(rows) == R && tensor_cols(rows) == D);
+#ifdef SUMS_EXACTLY
+    if (k > 1 || rows.dtype == EXACT) {
+        row_sums_scatter(Y, rows, place, w, k);
+        return;
+    }
+#endif
 
     #pragma omp parallel for schedule(static) if (R * D > PARALLEL_FROM)
     for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {

@@ -47,7 +47,7 @@ void FN(head_norm_forward)(struct tensor Y, struct tensor rstd, struct tensor X,
             const struct piece q = piece_of(&p, h);
             const real *x = CONST_DATA(X) + n * ld + q.at, *W = CONST_DATA(w) + q.weights;
             real *y = DATA(Y) + n * ld + q.at;
-            const real r = 1 / REAL_FN(sqrt)(FN(sum_centred_squares)(x, 0, q.width) / (real)q.width + (real)eps);
+            const real r = 1 / REAL_FN(sqrt)(FN(row_mean_square)(x, 0, q.width) + (real)eps);
             for (int64_t i = 0; i < q.width; i++) y[i] = x[i] * r * (from + W[i]);
             DATA(rstd)[n * p.count + h] = r;
         }
@@ -70,9 +70,15 @@ void FN(head_norm_backward_input)(struct tensor dX, struct tensor dY, struct ten
             const struct piece q = piece_of(&p, h);
             const real *x = CONST_DATA(X) + n * ld + q.at, *dy = CONST_DATA(dY) + n * ld + q.at,
                        *W = CONST_DATA(w) + q.weights, r = CONST_DATA(rstd)[n * p.count + h];
-            real *dx = DATA(dX) + n * ld + q.at, sum = 0;
+            real *dx = DATA(dX) + n * ld + q.at;
+#ifdef SUMS_EXACTLY
+            real mean, unused;
+            FN(row_mean_slopes)(dy, W, from, x, 0, r, q.width, &unused, &mean);
+#else
+            real sum = 0;
             for (int64_t i = 0; i < q.width; i++) sum += dy[i] * (from + W[i]) * (x[i] * r);
             const real mean = sum / (real)q.width;
+#endif
             for (int64_t i = 0; i < q.width; i++) dx[i] = r * (dy[i] * (from + W[i]) - x[i] * r * mean);
         }
         FN(copy_values)(DATA(dX) + n * ld, CONST_DATA(dY) + n * ld, a);

@@ -28,8 +28,8 @@ void FN(layernorm_forward)(struct tensor Y, struct tensor mean, struct tensor rs
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
-        const real mu = FN(sum)(x, D) / (real)D;
-        const real var = FN(sum_centred_squares)(x, mu, D) / (real)D;
+        const real mu = FN(row_mean)(x, D);
+        const real var = FN(row_mean_square)(x, mu, D);
         const real r = 1 / REAL_FN(sqrt)(var + (real)eps);
         for (int64_t d = 0; d < D && B; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
         for (int64_t d = 0; d < D && !B; d++) y[d] = (x[d] - mu) * r * (from + W[d]);
@@ -50,9 +50,8 @@ void FN(layernorm_backward_input)(struct tensor dX, struct tensor dY, struct ten
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
         real *restrict dx = DATA(dX) + n * D;
         const real mu = CONST_DATA(mean)[n], r = CONST_DATA(rstd)[n];
-        real sum_g, sum_gx;
-        FN(normed_sums)(dy, W, from, x, mu, r, D, &sum_g, &sum_gx);
-        const real mean_g = sum_g / (real)D, mean_gx = sum_gx / (real)D;
+        real mean_g, mean_gx;
+        FN(row_mean_slopes)(dy, W, from, x, mu, r, D, &mean_g, &mean_gx);
         for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - mean_g - (x[d] - mu) * r * mean_gx);
     }
 }

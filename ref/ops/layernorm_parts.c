@@ -10,7 +10,8 @@
  * Backward  backward_sums        g = dY (base + w);  sums[0] = sum_row(g), sums[1] = sum_row(g xhat)  add over slices
  *           backward_part        dX = rstd (g - sums[0]/D - xhat sums[1]/D)
  *           for the weights, layernorm's function is used: it works on each column separately
- * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance
+ * Rounding  as layernorm: LANES interleaved partial sums in the format, two passes for the variance.  With the sums
+ *           of ref/exact/ sums may be EXACT, and those of squares are times 2^-40 (row_stats.h)
  * Called    ref/ops/ops.def lists the operations.  Devices call each as dev_NAME (device/compute.h).  No function
  *           returns an error code.
  */
@@ -24,7 +25,12 @@ void FN(row_sums)(struct tensor sum, struct tensor X)
     assert(tensor_count(sum) == N);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
-    for (int64_t n = 0; n < N; n++) DATA(sum)[n] = FN(sum)(CONST_DATA(X) + n * D, D);
+    for (int64_t n = 0; n < N; n++)
+#ifdef SUMS_EXACTLY
+        row_stat_put(sum, n, row_sum(CONST_DATA(X) + n * D, D));
+#else
+        DATA(sum)[n] = FN(sum)(CONST_DATA(X) + n * D, D);
+#endif
 }
 
 void FN(row_centred_squares)(struct tensor sum, struct tensor X, struct tensor mean)
@@ -34,7 +40,11 @@ void FN(row_centred_squares)(struct tensor sum, struct tensor X, struct tensor m
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++)
+#ifdef SUMS_EXACTLY
+        row_stat_put(sum, n, row_squares(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D));
+#else
         DATA(sum)[n] = FN(sum_centred_squares)(CONST_DATA(X) + n * D, CONST_DATA(mean)[n], D);
+#endif
 }
 
 void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tensor X, struct tensor w, double base,
@@ -49,7 +59,13 @@ void FN(layernorm_forward_part)(struct tensor Y, struct tensor rstd, struct tens
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
-        const real mu = CONST_DATA(mean)[n], r = 1 / REAL_FN(sqrt)(CONST_DATA(rstd)[n] / (real)width + (real)eps);
+        const real mu = CONST_DATA(mean)[n];
+#ifdef SUMS_EXACTLY
+        const real squares = CONST_DATA(rstd)[n] * SQUARES_UP;
+#else
+        const real squares = CONST_DATA(rstd)[n];
+#endif
+        const real r = 1 / REAL_FN(sqrt)(squares / (real)width + (real)eps);
         for (int64_t d = 0; d < D && B; d++) y[d] = (x[d] - mu) * r * (from + W[d]) + B[d];
         for (int64_t d = 0; d < D && !B; d++) y[d] = (x[d] - mu) * r * (from + W[d]);
         DATA(rstd)[n] = r;
@@ -66,8 +82,14 @@ void FN(layernorm_backward_sums)(struct tensor sums, struct tensor dY, struct te
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
+#ifdef SUMS_EXACTLY
+        fixed_sum g, gx;
+        row_normed(dy, W, (real)base, x, CONST_DATA(mean)[n], CONST_DATA(rstd)[n], D, &g, &gx);
+        row_stat_put(sums, n, g), row_stat_put(sums, N + n, gx);
+#else
         FN(normed_sums)(dy, W, (real)base, x, CONST_DATA(mean)[n], CONST_DATA(rstd)[n], D, DATA(sums) + n,
                         DATA(sums) + N + n);
+#endif
     }
 }
 

@@ -72,6 +72,41 @@ static inline void FN(normed_sums)(const real *restrict dy, const real *restrict
     *sum_gx = FN(fold)(lane_gx);
 }
 
+/* Norms need the mean of a row, the mean of (x - mu)^2, and those of g and of g xhat. */
+#ifdef SUMS_EXACTLY
+#include "ref/exact/row_stats.h"
+
+static inline real FN(row_mean)(const real *x, int64_t n) { return row_stat(row_sum(x, n)) * (1 / (real)n); }
+
+static inline real FN(row_mean_square)(const real *x, real mu, int64_t n)
+{
+    return row_stat(row_squares(x, mu, n)) * SQUARES_UP / (real)n;
+}
+
+static inline void FN(row_mean_slopes)(const real *dy, const real *w, real base, const real *x, real mu, real r,
+                                       int64_t n, real *mean_g, real *mean_gx)
+{
+    fixed_sum g, gx;
+    row_normed(dy, w, base, x, mu, r, n, &g, &gx);
+    *mean_g = row_stat(g) / (real)n, *mean_gx = row_stat(gx) / (real)n;
+}
+#else
+static inline real FN(row_mean)(const real *x, int64_t n) { return FN(sum)(x, n) / (real)n; }
+
+static inline real FN(row_mean_square)(const real *x, real mu, int64_t n)
+{
+    return FN(sum_centred_squares)(x, mu, n) / (real)n;
+}
+
+static inline void FN(row_mean_slopes)(const real *dy, const real *w, real base, const real *x, real mu, real r,
+                                       int64_t n, real *mean_g, real *mean_gx)
+{
+    real sum_g, sum_gx;
+    FN(normed_sums)(dy, w, base, x, mu, r, n, &sum_g, &sum_gx);
+    *mean_g = sum_g / (real)n, *mean_gx = sum_gx / (real)n;
+}
+#endif
+
 /* The maximum; -infinity for no elements.  A NaN may be ignored. */
 static inline real FN(max)(const real *restrict x, int64_t n)
 {

@@ -27,7 +27,7 @@ void FN(rmsnorm_forward)(struct tensor Y, struct tensor rstd, struct tensor X, s
     for (int64_t n = 0; n < N; n++) {
         const real *restrict x = CONST_DATA(X) + n * D;
         real *restrict y = DATA(Y) + n * D;
-        const real r = 1 / REAL_FN(sqrt)(FN(sum_centred_squares)(x, 0, D) / (real)D + (real)eps);
+        const real r = 1 / REAL_FN(sqrt)(FN(row_mean_square)(x, 0, D) + (real)eps);
         for (int64_t d = 0; d < D; d++) y[d] = x[d] * r * (from + W[d]);
         DATA(rstd)[n] = r;
     }
@@ -45,13 +45,18 @@ void FN(rmsnorm_backward_input)(struct tensor dX, struct tensor dY, struct tenso
         const real *restrict x = CONST_DATA(X) + n * D, *restrict dy = CONST_DATA(dY) + n * D;
         real *restrict dx = DATA(dX) + n * D;
         const real r = CONST_DATA(rstd)[n];
+#ifdef SUMS_EXACTLY
+        real mean, unused;
+        FN(row_mean_slopes)(dy, W, from, x, 0, r, D, &unused, &mean);
+#else
         real lane[LANES] = { 0 };
-        int64_t d = 0;
-        for (; d + LANES <= D; d += LANES)
-            for (int l = 0; l < LANES; l++) lane[l] += dy[d + l] * (from + W[d + l]) * (x[d + l] * r);
-        for (int l = 0; d < D; d++, l++) lane[l] += dy[d] * (from + W[d]) * (x[d] * r);
+        int64_t at = 0;
+        for (; at + LANES <= D; at += LANES)
+            for (int l = 0; l < LANES; l++) lane[l] += dy[at + l] * (from + W[at + l]) * (x[at + l] * r);
+        for (int l = 0; at < D; at++, l++) lane[l] += dy[at] * (from + W[at]) * (x[at] * r);
         const real mean = FN(fold)(lane) / (real)D;
-        for (d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - x[d] * r * mean);
+#endif
+        for (int64_t d = 0; d < D; d++) dx[d] = r * (dy[d] * (from + W[d]) - x[d] * r * mean);
     }
 }
 

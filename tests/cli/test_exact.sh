@@ -47,9 +47,60 @@ test_layouts_of_experts() {
       same "$one" $model --dp 5 --zero 3; }
 }
 
+# Columns of the experts' feed-forward lie on several devices, with all experts or with some.
+test_experts_in_slices() {
+    local model='--model qwen3-moe-tiny --balance-over batch --dtype bf16'
+    # shellcheck disable=SC2086
+    { print_of $model; local one=$print
+      same "$one" $model --tp 3 --dp 2
+      same "$one" $model --dp 4 --ep 2 --etp 2
+      same "$one" $model --dp 3 --etp 3 --dispatch allgather; }
+}
+
+# Results of a token come home one by one, or added up by device, or from copies of experts.
+test_dispatch_of_experts() {
+    local model='--model scmoe-tiny --balance-over batch' one dispatch
+    # shellcheck disable=SC2086
+    { print_of $model; one=$print
+      for dispatch in allgather two-step alltoall-2dh fssdp; do
+          same "$one" $model --dp 2 --tp 2 --ep 4 --dispatch $dispatch
+      done; }
+}
+
 test_heads_exchanged() {
     print_of --model llama-tiny; local one=$print
     same "$one" --model llama-tiny --cp 2 --attention ulysses --tp 2
+}
+
+# Devices have columns of the residual stream, and of rows that norms see whole on one device.
+test_columns_of_the_stream() {
+    print_of --model tiny --dropout 0.1; local one=$print
+    same "$one" --model tiny --dropout 0.1 --tp 4 --tensor 2d
+    same "$one" --model tiny --dropout 0.1 --tp 3 --tensor sbp:columns
+    same "$one" --model tiny --dropout 0.1 --tp 5 --tensor 1d-sp-overlap
+    print_of --model gemma-tiny --dtype bf16; one=$print
+    same "$one" --model gemma-tiny --dtype bf16 --tp 4 --tensor 2.5d --micro 5
+    same "$one" --model gemma-tiny --dtype bf16 --tp 8 --tensor 3d
+    print_of --model olmo2-tiny; one=$print
+    same "$one" --model olmo2-tiny --tp 6
+}
+
+# Several devices have copies of a key/value head, and each has some of the query heads that use it.
+test_copied_keys() {
+    print_of --model qwen3-tiny; local one=$print
+    same "$one" --model qwen3-tiny --tp 8
+    same "$one" --model qwen3-tiny --tp 5 --tensor 1d-sp --micro 5
+    same "$one" --model qwen3-tiny --tp 4 --cp 2
+    same "$one" --model qwen3-tiny --cp 4 --attention ulysses
+    print_of --model qwen2-tiny --dtype bf16; one=$print
+    same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
+}
+
+# Heads on several devices share a key, which has one gradient.
+test_latent_attention() {
+    print_of --model deepseek-v3-tiny; local one=$print
+    same "$one" --model deepseek-v3-tiny --tp 3 --pp 2 --micro 5
+    same "$one" --model deepseek-v3-tiny --dp 2 --tp 2 --ep 2 --etp 2
 }
 
 # Kernels of a BLAS add in orders of their own, which integers do not show.
@@ -87,16 +138,13 @@ test_refused() {
     refuse() { run train --arithmetic exact "$@"; expect_status 2; }
     refuse --model tiny --dtype fp64;                   expect_error 'fp64'
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
-    refuse --model mixtral-tiny --balance-over batch --tp 2;    expect_error '--tp 2'
-    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch allgather;    expect_error 'allgather'
-    refuse --model deepseek-v2-tiny --dp 2 --ep 2 --tp 2;       expect_error '--tp 2 of deepseek-v2-tiny'
+    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
+    refuse --model parscale-tiny;                       expect_error '--streams'
     refuse --model tiny --cp 2 --attention rsa;         expect_error 'merges results of a query'
-    refuse --model tiny --tp 4 --tensor 2d;             expect_error '--tensor 2d'
-    refuse --model olmo2-tiny --tp 2;                   expect_error 'olmo2-tiny'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
     refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'
     run train --arithmetic exactly;                     expect_status 2; expect_error 'exact'
 }
 
-run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_heads_exchanged test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused
+run_tests test_layouts_of_gpt test_layouts_of_llama test_layouts_of_experts test_experts_in_slices test_dispatch_of_experts test_heads_exchanged test_columns_of_the_stream test_copied_keys test_latent_attention test_kernels_of_a_blas test_check_has_no_bounds test_said test_refused

@@ -72,8 +72,6 @@ test_refused() {
     refuse() { run train --arithmetic exact --model tiny "$@"; expect_status 2; }
     refuse --cp 2 --attention rsa;                      expect_error '--attention rsa merges results of a query'
     refuse --cp 2 --attention tokenring-narrow;         expect_error '--attention tokenring-narrow merges'
-    run train --arithmetic exact --model llama-tiny --cp 8 --attention ulysses;         expect_status 2
-    expect_error '--attention ulysses of 4 key/value heads several devices have parts'
 }
 
 run_tests test_rings test_two_dimensions test_plans test_models test_check_has_no_bounds test_refused

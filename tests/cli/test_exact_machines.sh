@@ -15,14 +15,14 @@ ends() {
 }
 
 # Learned positions, layernorm, gelu, tied embeddings, AdamW, a cosine rate with a warm-up.
-test_gpt() { ends 64ad83248e03bed5 --model tiny --warmup 2; ends 64ad83248e03bed5 --model tiny --warmup 2 --dp 2 --tp 2; }
+test_gpt() { ends 796b7deeaf9f4e2b --model tiny --warmup 2; ends 796b7deeaf9f4e2b --model tiny --warmup 2 --dp 2 --tp 2; }
 
 # Rotary positions, rmsnorm, swiglu, grouped heads; in bf16.
-test_llama() { ends 45e109ebf9e61ca6 --model llama-tiny --dtype bf16 --dropout 0.1; ends 45e109ebf9e61ca6 --model llama-tiny --dtype bf16 --dropout 0.1 --pp 2 --micro 5; }
+test_llama() { ends d71715f0ef7ab4cc --model llama-tiny --dtype bf16 --dropout 0.1; ends d71715f0ef7ab4cc --model llama-tiny --dtype bf16 --dropout 0.1 --pp 2 --micro 5; }
 
 # Experts, RAdam, soft caps of logits.
-test_experts() { ends bb2709200735fc93 --model mixtral-tiny --balance-over batch --optimizer radam --lr-schedule wsd-cosine --lr-decay 2; }
-test_caps() { ends e97e4b1e1eebafc3 --model gemma2-tiny --dtype fp16; }
+test_experts() { ends 4aa634687145a571 --model mixtral-tiny --balance-over batch --optimizer radam --lr-schedule wsd-cosine --lr-decay 2; }
+test_caps() { ends 70dc910c9c147a3c --model gemma2-tiny --dtype fp16; }
 
 # has FLAG -- this processor has it; where the system does not tell, it has not.
 has() { grep -qsw -- "$1" /proc/cpuinfo; }
@@ -36,8 +36,8 @@ test_kernels_of_a_blas() {
     has avx512f && kernels+=(SkylakeX)
     for kernel in ${kernels[@]+"${kernels[@]}"}; do
         export OPENBLAS_CORETYPE=$kernel
-        ends 45e109ebf9e61ca6 --model llama-tiny --dtype bf16 --dropout 0.1
-        ends 64ad83248e03bed5 --model tiny --warmup 2 --tp 2
+        ends d71715f0ef7ab4cc --model llama-tiny --dtype bf16 --dropout 0.1
+        ends 796b7deeaf9f4e2b --model tiny --warmup 2 --tp 2
     done
     unset OPENBLAS_CORETYPE
 }

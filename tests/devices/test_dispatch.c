@@ -48,14 +48,20 @@ static enum error_code forward(const void *context, struct expert_rows r, struct
     multiply(d, r.results, r.rows, r.counts, d->seen);
     return OK;
 }
-static void input(const void *context, struct expert_rows r, struct expert_gradients g)
+static enum error_code input(const void *context, struct expert_rows r, struct expert_gradients g,
+                             struct error *error)
 {
     const struct dispatch *d = context;
     multiply(d, g.rows, g.results, r.counts, NULL);
+    (void)error;
+    return OK;
 }
-static void weight(const void *context, struct expert_rows r, struct expert_gradients g)
+static enum error_code weight(const void *context, struct expert_rows r, struct expert_gradients g,
+                              struct error *error)
 {
     (void)context, (void)r, (void)g;
+    (void)error;
+    return OK;
 }
 
 static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)

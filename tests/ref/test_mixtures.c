@@ -136,7 +136,7 @@ static void golden_layer(const char *name)
     double loss = router_losses_end(&m);
     if (c->mixture.sequence_coefficient > 0) expect(name, "loss", 0, tensor_1d(&loss, F64, 1));
     take(name, "dy", 0, m.d_branch);
-    mixture_backward(&m, 0);
+    mixture_backward(&m, 0, tensor_none);
     expect(name, "dx", 0, m.d_branch);
     expect(name, "drouter", 0, m.g[param_of_block(c, 0, ROUTER_W)]);
     for (int64_t e = 0; e < c->mixture.E; e++) {

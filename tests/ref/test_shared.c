@@ -122,7 +122,7 @@ static void golden_case(void)
     mixture_forward(&m, 0);
     expect("y", 0, m.branch);
     read_into("dy", 0, m.d_branch);
-    mixture_backward(&m, 0);
+    mixture_backward(&m, 0, tensor_none);
     expect("dx", 0, m.d_branch);
     each_weight(&m, m.g, "d", expect);
     transformer_close(&m);

@@ -4,8 +4,23 @@
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "emulated_devices/schemes/experts/expert_terms.h"
 #include "ref/model/config.h"
 #include "ref/model/node.h"
+
+/* Whether devices along tp add up parts of every expert's result, before a row's results are added. */
+static bool adds_in_experts(const struct seams *seams)
+{
+    return seams->tp->device->exact && !seams->ep.scheme->cuts_experts;
+}
+
+static void enter_mixture(struct forecast *forecast, enum tensor_pass pass, const struct seams *seams, int64_t N)
+{
+    const struct tensor_parallel *const tp = seams->tp;
+    const struct mixture_config *const m = &tp->config->mixture;
+    if (!adds_in_experts(seams)) forecast_mixture(forecast, pass, N);
+    else forecast_expert_terms(forecast, &tp->along[tp->scheme->feed.columns], m->E, N * m->k, pass);
+}
 
 static void enter_node(struct forecast *forecast, const struct node *node, enum tensor_pass pass,
                        const struct seams *seams, int64_t N)
@@ -17,10 +32,12 @@ static void enter_node(struct forecast *forecast, const struct node *node, enum 
     case OP_NORM:      forecast_norm(forecast, pass, N); break;
     case OP_HEAD_NORM: forecast_head_norm(forecast, pass, N); break;
     case OP_JOIN:      forecast_shared_key(forecast, pass, N); break;
+    case OP_ATTENTION:
+    case OP_SINK_ATTENTION: forecast_exact_copies(forecast, pass, N); break;
     case OP_PREFIXED_ATTENTION:
         if (pass == WEIGHT_PASS) forecast_copies(forecast, tensor_count(prefix_shape(&seams->cp, F32)));
         break;
-    case OP_MIXTURE:   forecast_mixture(forecast, pass, N); break;
+    case OP_MIXTURE:   enter_mixture(forecast, pass, seams, N); break;
     case OP_LOSS:      forecast_cross_entropy(forecast, pass, N); break;
     default:           break;           /* sends nothing */
     }
@@ -36,13 +53,19 @@ static int64_t link_cost_rows_of(const struct linked *linked, const struct linke
     return node->in[0] >= 0 && width_of_tokens(linked->slot[node->in[0]].width) ? stream_tokens(cp, N) : N;
 }
 
-/* Recomputation does not compute an output that has left the part, so nothing is reduced for it. */
+/* Recomputation does not compute an output that has left the part, so nothing is reduced for it: but what experts keep
+ * may be a sum. */
+static bool is_left_out(const struct linked_node *node, const struct seams *seams)
+{
+    return leaves_part(node) && !(node->is->op == OP_MIXTURE && adds_in_experts(seams));
+}
+
 static void enter_lists(struct forecast *forecast, const struct linked *linked, const struct seams *seams, int64_t N)
 {
     for (enum list which = 0; which < LIST_COUNT; which++)
         for (int i = 0; i < linked->list[which].count; i++) {
             const struct part_step step = linked->list[which].step[i];
-            if (step.kind != STEP_RUN || (which == LIST_AGAIN && leaves_part(&linked->node[step.at]))) continue;
+            if (step.kind != STEP_RUN || (which == LIST_AGAIN && is_left_out(&linked->node[step.at], seams))) continue;
             enter_node(forecast, linked->node[step.at].is, pass_of[which], seams,
                        link_cost_rows_of(linked, &linked->node[step.at], &seams->cp, N));
         }

@@ -99,8 +99,10 @@ enum error_code matrix_backward_input(struct stage *stage, struct matrix matrix,
     if (is_copied(matrix))
         return dev_linear_backward_input(stage->device, dX, dY, stage_weight(stage, matrix.weight)), OK;
     matrix_begin(stage, &tiles);
-    return matrix_end(stage, stage->tp->scheme->linear_backward_input(stage->tp, matrix.role, N, dX, dY,
-                                                                      stage_weight(stage, matrix.weight), err));
+    const struct tensor W = stage_weight(stage, matrix.weight);
+    return matrix_end(stage, matrix.role == ROLE_QKV ? heads_backward_input(stage->tp, N, dX, dY, W, err)
+                                     : stage->tp->scheme->linear_backward_input(stage->tp, matrix.role, N, dX, dY, W,
+                                                                                err));
 }
 
 /* The gradients of the copies' rows are summed. */

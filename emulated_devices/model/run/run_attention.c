@@ -152,12 +152,40 @@ enum error_code node_attention_forward(const struct node_call *call, struct erro
     return run_sorted(call, &a, (struct operands){ 1, 1, { &a.qkv, &a.out } }, s->forward, err);
 }
 
+/* With exact sums and keys that several devices have: the sums of all of these become d_qkv, rounded once. */
+static enum error_code put_sums(const struct node_call *call, struct tensor d_qkv, struct tensor sums,
+                                struct error *err)
+{
+    struct device *const device = call->stage->device;
+    struct tensor sorted = d_qkv;
+    enum error_code e = heads_add_keys(call->stage->tp, sums, err);
+    if (!e && tensor_present(call->micro->sorted)) e = sort_rows(call, &sorted, false, err);
+    if (e) return e;
+    dev_round(device, sorted, sums);
+    if (sorted.data == d_qkv.data) return OK;
+    dev_gather_backward_input(device, d_qkv, sorted, call->micro->sorted, 1);
+    device_free(device, sorted);
+    return OK;
+}
+
 static enum error_code attention_input(const struct node_call *call, struct tensor d_sinks, struct error *err)
 {
     struct attention_call a = attention_call(call);
-    a.d_qkv = node_buffer(call, call->node->dx[0]), a.d_out = node_buffer(call, call->node->dy), a.d_sinks = d_sinks;
-    return run_sorted(call, &a, (struct operands){ 3, 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } },
-                      a.cp->scheme->backward_input, err);
+    struct device *const device = call->stage->device;
+    const struct tensor d_qkv = node_buffer(call, call->node->dx[0]);
+    const bool adds = heads_add_exactly(call->stage->tp);
+    struct tensor sums = tensor_none;
+    a.d_qkv = d_qkv, a.d_out = node_buffer(call, call->node->dy), a.d_sinks = d_sinks;
+    if (adds) {
+        sums = device_tensor_in(device, BUFFERS, EXACT, tensor_count(d_qkv));
+        if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+        a.d_qkv = sums = tensor_2d(sums.data, EXACT, tensor_rows(d_qkv), tensor_cols(d_qkv));
+    }
+    const struct operands operands = { 3, adds ? 0 : 1, { &a.qkv, &a.out, &a.d_out, &a.d_qkv } };
+    enum error_code e = run_sorted(call, &a, operands, a.cp->scheme->backward_input, err);
+    if (!e && adds) e = put_sums(call, d_qkv, sums, err);
+    device_free(device, sums);
+    return e;
 }
 
 enum error_code node_attention_input(const struct node_call *call, struct error *err)

@@ -98,6 +98,17 @@ enum error_code node_join_forward(const struct node_call *call, struct error *er
     return OK;
 }
 
+/* Where a device adds up its heads: in the sum itself, or exactly in a buffer of its own. */
+static enum error_code heads_sum_begin(struct tensor_parallel *tp, struct tensor *part, struct tensor sum,
+                                       struct error *err)
+{
+    *part = sum;
+    if (!tp->device->exact) return OK;
+    *part = device_tensor_in(tp->device, BUFFERS, EXACT, tensor_count(sum));
+    *part = tensor_2d(part->data, EXACT, tensor_rows(sum), tensor_cols(sum));
+    return part->data ? OK : fail(err, ERR_MEMORY, "no memory for the gradient of a shared key");
+}
+
 /* The shared key's gradient is the sum over this device's heads, and then over all devices. */
 static enum error_code sum_shared_key(const struct node_call *call, struct tensor d_latent, struct tensor d_qkv,
                                       struct error *err)
@@ -105,14 +116,19 @@ static enum error_code sum_shared_key(const struct node_call *call, struct tenso
     const int64_t T = config(call)->rotary.turned;
     struct column_blocks sum = moved_back(run_latent_moves(call).shared_key);
     struct tensor_parallel *tp = call->stage->tp;
-    struct tensor shared;
+    struct tensor shared, part = tensor_none;
     enum error_code e = tensor_buffer(tp, &shared, tensor_rows(d_qkv), T, err);
-    if (e) return e;
+    if (!e) e = heads_sum_begin(tp, &part, shared, err);
+    if (e) return device_free(tp->device, shared), e;
     sum.y = 0;
-    device_zero(tp->device, shared);
-    dev_columns_move(tp->device, shared, d_qkv, sum, true);
-    e = allreduce(&tp->along[tp->scheme->heads.columns], shared.data, tensor_count(shared), shared.dtype, SUM,
+    device_zero(tp->device, part);
+    dev_columns_move(tp->device, part, d_qkv, sum, true);
+    e = allreduce(&tp->along[tp->scheme->heads.columns], part.data, tensor_count(part), part.dtype, SUM,
                   tp->allreduce, err);
+    if (part.data != shared.data) {
+        if (!e) e = terms_round(tp->device, shared, part, err);
+        device_free(tp->device, part);
+    }
     device_zero(tp->device, d_latent);
     if (!e)
         dev_columns_move(tp->device, d_latent, shared, (struct column_blocks){ 1, T, .y = config(call)->latent.kv },

@@ -1,5 +1,5 @@
-/* run_mixture.c -- a mixture of experts: the router's choice, and the experts' work on the rows that the expert scheme
- * delivers.
+/* run_mixture.c -- a mixture of experts: the router's choice, and the call of the expert scheme, which delivers rows to
+ * the experts of run_experts.c.
  *
  * Source  as ref/model/mixture.c, whose order of operations this follows
  * Called  run_node.c calls these functions.  Errors: ERR_MEMORY without room for rows, and those of the expert
@@ -10,6 +10,7 @@
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/whole_sequences.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/experts/expert_terms.h"
 #include "emulated_devices/schemes/experts/hops.h"
 #include "ref/model/balance.h"
 #include "ref/model/params.h"
@@ -62,6 +63,10 @@ static void enter_pass(const struct node_call *call, enum tensor_pass pass)
     const struct expert_parallel *ep = &call->stage->seams->ep;
     struct forecast f = { .tp = call->stage->tp };
     if (ep->scheme->cost) ep->scheme->cost(&f, ep, pass);
+    /* Sums over F on devices along tp are in link_cost.c. */
+    if (ep->scheme->cuts_experts)
+        forecast_expert_terms(&f, experts_row_group(ep, ep->routing), ep->routing->experts.count, ep->routing->received,
+                              pass);
     account_add(&call->stage->dispatched, f.sum, 1);
 }
 
@@ -73,12 +78,6 @@ static struct intervals routed_rows(const struct node_call *call)
     return rows;
 }
 
-/* Whether a probe wants the rows that experts compute. */
-static bool run_mixture_shows(const struct node_call *call)
-{
-    const struct probe *probe = call->stage->probe;
-    return probe && probe->sorted && !call->again;
-}
 
 /* Find where in the batch the rows are that experts compute here. */
 static enum error_code run_mixture_trace(const struct node_call *call, const struct choices *told, int64_t first,
@@ -111,7 +110,7 @@ static enum error_code run_mixture_announce(const struct node_call *call, const 
                                                    ep, &told, err);
     if (!e && ep->scheme->announce_cost) ep->scheme->announce_cost(&f, ep);
     account_add(&call->stage->dispatched, f.sum, 1);
-    return e || !run_mixture_shows(call) ? e : run_mixture_trace(call, &told, first, err);
+    return e || !run_experts_shows(call) ? e : run_mixture_trace(call, &told, first, err);
 }
 
 /* ---- the router's choice ----------------------------------------------------------------------------------------- */
@@ -360,155 +359,6 @@ enum error_code node_route_input(const struct node_call *call, struct error *err
     return e;
 }
 
-/* ---- the experts ------------------------------------------------------------------------------------------------- */
-
-/* A matrix of an expert, or its gradient: what the scheme gives, or this device's piece. */
-static struct tensor matrix_of(const struct node_call *call, const struct expert_rows *rows, int64_t expert,
-                               enum block_param param, bool gradient)
-{
-    const int place = param_of_expert(&call->stage->plan->model, call->part->layer, expert, param);
-    if (rows->weights) return rows->weights[(param == DOWN_W) * mixture(call)->E + expert];
-    return gradient ? stage_gradient(call->stage, place) : stage_weight(call->stage, place);
-}
-
-/* The first of the devices that share the columns of F, and add up their results, adds the second matrix's bias. */
-static bool adds_bias(const struct node_call *call, enum block_param bias)
-{
-    const struct expert_parallel *ep = &call->stage->seams->ep;
-    return bias == UP_B || (ep->scheme->cuts_experts ? ep->slice : ep->tp->rank) == 0;
-}
-
-/* Its bias, or the gradient; none where the model has none, or the pass does not read it. */
-static struct tensor bias_of(const struct node_call *call, int64_t expert, enum block_param bias,
-                             enum product_pass pass)
-{
-    const int place = param_of_expert(&call->stage->plan->model, call->part->layer, expert, bias);
-    if (pass == PRODUCT_FORWARD) return adds_bias(call, bias) ? stage_weight(call->stage, place) : tensor_none;
-    return pass == PRODUCT_WEIGHT ? stage_gradient(call->stage, place) : tensor_none;
-}
-
-/* A pass of each expert that has rows, on its own rows.  More than PRODUCTS_MOST are several lists. */
-static void run_mixture_multiply(const struct node_call *call, enum product_pass pass, const struct expert_rows *rows,
-                                 enum block_param param, struct tensor Y, struct tensor X)
-{
-    struct device_product list[PRODUCTS_MOST];
-    int count = 0;
-    int64_t first = 0;
-    for (int64_t e = 0; e < mixture(call)->E; first += rows->counts[e++]) {
-        if (rows->counts[e] == 0) continue;                /* others may have its matrix */
-        list[count++] = (struct device_product){ tensor_rows_of(Y, first, rows->counts[e]),
-                                                 tensor_rows_of(X, first, rows->counts[e]),
-                                                 matrix_of(call, rows, e, param, pass == PRODUCT_WEIGHT),
-                                                 bias_of(call, e, param == UP_W ? UP_B : DOWN_B, pass) };
-        if (count == PRODUCTS_MOST) dev_products(call->stage->device, pass, list, count), count = 0;
-    }
-    dev_products(call->stage->device, pass, list, count);
-}
-
-/* Enter what the choice of experts reads: those with rows, by their layouts. */
-static void enter_reads(const struct node_call *call, const int32_t *counts)
-{
-    static const enum block_param parts[] = { UP_W, UP_B, DOWN_W, DOWN_B };
-    struct tier_traffic *t = &call->stage->chosen;
-    for (int64_t e = 0; e < mixture(call)->E && call->stage->plan->data.chosen; e++) {
-        if (counts[e] == 0) continue;
-        t->reads++;
-        for (int i = 0; i < 4; i++) {
-            const int place = param_of_expert(&call->stage->plan->model, call->part->layer, e, parts[i]);
-            if (place < 0) continue;
-            const struct parameter *own = parameter_find(call->stage->parameters, place);
-            t->bytes_read += (uint64_t)layout_count(&own->layout) * dtype_size(call->stage->device->dtype);
-        }
-    }
-}
-
-static void act_forward(const struct node_call *call, struct tensor Y, struct tensor X)
-{
-    const struct clamped by = mixture(call)->clamped;
-    if (by.limit > 0) dev_clamped_swiglu_forward(call->stage->device, Y, X, by);
-    else dev_swiglu_forward(call->stage->device, Y, X);
-}
-
-static void act_backward(const struct node_call *call, struct tensor dX, struct tensor dY, struct tensor X)
-{
-    const struct clamped by = mixture(call)->clamped;
-    if (by.limit > 0) dev_clamped_swiglu_backward_input(call->stage->device, dX, dY, X, by);
-    else dev_swiglu_backward_input(call->stage->device, dX, dY, X);
-}
-
-/* ---- what a probe sees of experts -------------------------------------------------------------------------------- */
-
-/* Show rows of experts, of which the caller has set what differs. */
-static void run_mixture_show(const struct node_call *call, struct sorted_rows shown)
-{
-    if (!run_mixture_shows(call)) return;
-    shown.layer = call->part->layer, shown.micro = (int)(call->micro - call->stage->micro);
-    call->stage->probe->see_sorted(call->stage->probe->context, &shown);
-}
-
-/* Show the rows before and behind the activation: this device's columns of F. */
-static void run_mixture_show_inner(const struct node_call *call, const struct expert_rows *rows, bool gradient,
-                                   struct tensor up, struct tensor act)
-{
-    const int32_t *const row = call->stage->seams->ep.routing->row;
-    const struct sorted_rows shown = { .gradient = gradient, .counts = rows->counts, .columns = rows->columns,
-                                       .row = row ? row + rows->first : row };
-    for (int i = 0; i < 2; i++) {
-        struct sorted_rows one = shown;
-        one.name = sorted_by_expert[i], one.t = i == 0 ? up : act;
-        run_mixture_show(call, one);
-    }
-}
-
-/* Results of devices with other columns of F are summands. */
-static void body_show(const void *context, const struct expert_rows *rows, struct tensor results, bool gradient)
-{
-    const struct node_call *c = context;
-    const struct expert_parallel *ep = &c->stage->seams->ep;
-    struct group *const summed = ep->scheme->cuts_experts ? experts_row_group(ep, ep->routing) : ep->tp->group;
-    run_mixture_show(c, (struct sorted_rows){ .name = sorted_by_expert[2], .gradient = gradient, .t = results,
-                                              .counts = rows->counts,
-                                              .row = ep->routing->row ? ep->routing->row + rows->first : NULL,
-                                              .columns = ep->tp->channels, .summed = gradient ? NULL : summed });
-}
-
-/* ---- the experts' passes ----------------------------------------------------------------------------------------- */
-
-static enum error_code body_forward(const void *context, struct expert_rows rows, struct error *err)
-{
-    const struct node_call *c = context;
-    enter_reads(c, rows.counts);
-    const enum error_code e = data_read_experts(c->stage->data, c->part->index, rows.counts, err);
-    if (e) return e;
-    run_mixture_multiply(c, PRODUCT_FORWARD, &rows, UP_W, rows.up, rows.rows);
-    act_forward(c, rows.act, rows.up);
-    run_mixture_multiply(c, PRODUCT_FORWARD, &rows, DOWN_W, rows.results, rows.act);
-    run_mixture_show_inner(c, &rows, false, rows.up, rows.act);
-    return OK;
-}
-
-static void body_input(const void *context, struct expert_rows rows, struct expert_gradients gradients)
-{
-    const struct node_call *c = context;
-    run_mixture_multiply(c, PRODUCT_INPUT, &rows, DOWN_W, gradients.results, gradients.act);
-    act_backward(c, gradients.up, gradients.act, rows.up);
-    run_mixture_multiply(c, PRODUCT_INPUT, &rows, UP_W, gradients.up, gradients.rows);
-    run_mixture_show_inner(c, &rows, true, gradients.up, gradients.act);
-}
-
-static void body_weight(const void *context, struct expert_rows rows, struct expert_gradients gradients)
-{
-    const struct node_call *c = context;
-    run_mixture_multiply(c, PRODUCT_WEIGHT, &rows, DOWN_W, gradients.results, rows.act);
-    run_mixture_multiply(c, PRODUCT_WEIGHT, &rows, UP_W, gradients.up, rows.rows);
-}
-
-static struct tensor piece(const void *context, int64_t expert, int matrix, bool gradient)
-{
-    const struct expert_rows own = { .weights = NULL };
-    return matrix_of(context, &own, expert, matrix == 0 ? UP_W : DOWN_W, gradient);
-}
-
 /* ---- the call of the scheme -------------------------------------------------------------------------------------- */
 
 /* The node that wrote the weights (the route) keeps the choices. */
@@ -516,12 +366,6 @@ static struct tensor choices(const struct node_call *call)
 {
     const struct linked *l = &call->part->linked;
     return node_buffer(call, l->node[l->slot[call->node->in[1]].maker].statistic[0]);
-}
-
-/* The experts' passes on the device. */
-static struct expert_body experts_body(const struct node_call *call)
-{
-    return (struct expert_body){ call, body_forward, body_input, body_weight, piece, body_show };
 }
 
 /* The rows of the stream that this device has. */
@@ -538,7 +382,7 @@ static struct mixture_call mixture_call(const struct node_call *call)
     struct mixture_call m = { .ep = ep, .phases = call->phases,
                               .routing = call->micro->routing
                                   ? &call->micro->routing[call->part - call->stage->part] : NULL,
-                              .body = experts_body(call),
+                              .body = run_experts_body(call),
                               .x = own_share(ep, x), .y = own_share(ep, node_buffer(call, n->y)),
                               .weights = own_share(ep, node_buffer(call, n->x[1])),
                               .experts = own_share(ep, choices(call)) };
@@ -547,23 +391,29 @@ static struct mixture_call mixture_call(const struct node_call *call)
     return m;
 }
 
+/* The rows to which this device adds what experts that return what they get give: those that are its alone, unless all
+ * its rows are finished. */
+static struct tensor returned_rows(const struct node_call *call, struct tensor t)
+{
+    return run_experts_are_finished(call) ? t : alone(&call->stage->seams->ep, t);
+}
+
 /* Add what experts that return what they get give to a sum, of rows of values: y of x, or dx of dy.  Rows that
  * devices along tp have too are each added by one of them. */
 static void add_identity(const struct node_call *call, struct tensor sum, struct tensor values)
 {
-    const struct expert_parallel *ep = &call->stage->seams->ep;
     if (mixture(call)->zero == 0 || mixture(call)->zero_is_null) return;
-    dev_identity_forward(call->stage->device, alone(ep, sum), alone(ep, values), alone(ep, choices(call)),
-                         alone(ep, node_buffer(call, call->node->x[1])), mixture(call)->E);
+    dev_identity_forward(call->stage->device, returned_rows(call, sum), returned_rows(call, values),
+                         returned_rows(call, choices(call)), returned_rows(call, node_buffer(call, call->node->x[1])),
+                         mixture(call)->E);
 }
 
 static void weigh_identity(const struct node_call *call, struct tensor d_weights, struct tensor dy)
 {
-    const struct expert_parallel *ep = &call->stage->seams->ep;
     if (mixture(call)->zero == 0 || mixture(call)->zero_is_null) return;
-    dev_identity_backward_weights(call->stage->device, alone(ep, d_weights), alone(ep, dy),
-                                  alone(ep, stream_rows(call)),
-                                  alone(ep, choices(call)), mixture(call)->E);
+    dev_identity_backward_weights(call->stage->device, returned_rows(call, d_weights), returned_rows(call, dy),
+                                  returned_rows(call, stream_rows(call)),
+                                  returned_rows(call, choices(call)), mixture(call)->E);
 }
 
 /* Results of tensor parallelism's parts of experts, or of its shares of rows, are summands that must be reduced: the
@@ -578,7 +428,7 @@ enum error_code node_mixture_forward(const struct node_call *call, struct error 
     const enum error_code e = m.ep->scheme->forward(&m, err);
     if (e || !tensor_present(y) || !(call->phases & RETURN_ROWS)) return e;
     add_identity(call, y, stream_rows(call));
-    return tensor_add_parts(call->stage->tp, y, err);
+    return run_experts_are_finished(call) ? OK : tensor_add_parts(call->stage->tp, y, err);
 }
 
 enum error_code node_mixture_input(const struct node_call *call, struct error *err)
@@ -593,6 +443,7 @@ enum error_code node_mixture_input(const struct node_call *call, struct error *e
     enum error_code e = m.ep->scheme->input(&m, err);
     if (e || !(call->phases & RETURN_ROWS)) return e;
     add_identity(call, dx, dy), weigh_identity(call, d_weights, dy);
+    if (run_experts_are_finished(call)) return OK;
     e = tensor_add_parts(call->stage->tp, dx, err);
     return e ? e : tensor_add_parts(call->stage->tp, d_weights, err);
 }
@@ -602,7 +453,7 @@ static struct mixture_call weights_call(const struct node_call *call)
 {
     struct expert_parallel *ep = experts_here(call);
     return (struct mixture_call){ .ep = ep, .routing = &call->micro->routing[call->part - call->stage->part],
-                                  .phases = ALL_PHASES, .body = experts_body(call) };
+                                  .phases = ALL_PHASES, .body = run_experts_body(call) };
 }
 
 enum error_code node_mixture_bring(const struct node_call *call, enum tensor_pass pass, struct error *err)

@@ -72,6 +72,11 @@ enum error_code node_route_input(const struct node_call *, struct error *);
 enum error_code node_mixture_forward(const struct node_call *, struct error *);
 enum error_code node_mixture_input(const struct node_call *, struct error *);
 enum error_code node_mixture_weight(const struct node_call *, struct error *);
+/* Experts' passes, for an expert scheme: run_experts.c.  _shows: whether a probe wants to see their rows.
+ * _are_finished: whether devices along tp that cut F have finished sums, so that they add up none. */
+struct expert_body run_experts_body(const struct node_call *);
+bool run_experts_shows(const struct node_call *);
+bool run_experts_are_finished(const struct node_call *);
 /* Before a pass of the experts: begin to bring the weights that it reads; after it: add the sums of its gradients. */
 enum error_code node_mixture_bring(const struct node_call *, enum tensor_pass, struct error *);
 void node_mixture_finish(const struct node_call *);

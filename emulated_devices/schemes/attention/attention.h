@@ -49,7 +49,7 @@ struct attention_call {
     struct context_parallel *cp;        /* this device's share */
     struct attention shape;             /* S and dropout of whole sequences; heads and width */
     struct tensor qkv, out;             /* [n, (H+2K) A], [n, H A] */
-    struct tensor d_qkv, d_out;         /* for backward */
+    struct tensor d_qkv, d_out;         /* for backward; d_qkv may be EXACT: sums that the caller finishes */
     struct tensor d_sinks;              /* [H], zeros; backward adds the gradient of the shape's sinks; none: there are
                                          * none */
     struct tensor kept[ATTENTION_SLOTS];        /* from forward to backward; shapes: the scheme's `kept` */

@@ -108,7 +108,7 @@ enum error_code block_gradients_open(struct cp_pass *cp_pass, struct block_gradi
     enum error_code e = cp_open(cp_pass, &gradients->delta, 1, cp_pass->wide, cp_pass->B * cp_pass->shape.H,
                                 rows / cp_pass->B, err);
     /* The sum of all blocks' gradients is the call's d_qkv itself, unless sums have another format. */
-    if (!e && cp_pass->own != cp_pass->sums)
+    if (!e && c->d_qkv.dtype != cp_pass->sums)
         e = cp_open(cp_pass, &gradients->all, 1, cp_pass->sums, rows, tensor_cols(c->qkv), err);
     if (e) return e;
     /* delta[h,s] = sum_a d_out[s,h,a] out[s,h,a] is the same for all blocks of keys. */
@@ -123,15 +123,15 @@ enum error_code block_gradients_open(struct cp_pass *cp_pass, struct block_gradi
 
 void block_gradients_finish(struct cp_pass *cp_pass, struct block_gradients *gradients)
 {
-    if (cp_pass->own != cp_pass->sums) dev_round(cp_pass->device, cp_pass->call->d_qkv, gradients->all);
+    if (gradients->all.data != cp_pass->call->d_qkv.data)
+        dev_round(cp_pass->device, cp_pass->call->d_qkv, gradients->all);
 }
 
 void block_gradients_close(struct cp_pass *cp_pass, struct block_gradients *gradients)
 {
     cp_close(cp_pass, &gradients->delta, 1);
     /* After an early failure `all` may still be the call's d_qkv, which must not be freed. */
-    if (cp_pass->own != cp_pass->sums && gradients->all.data != cp_pass->call->d_qkv.data)
-        cp_close(cp_pass, &gradients->all, 1);
+    if (gradients->all.data != cp_pass->call->d_qkv.data) cp_close(cp_pass, &gradients->all, 1);
 }
 
 void block_add_share(struct cp_pass *cp_pass, const struct block_gradients *gradients, struct tensor d_keys,

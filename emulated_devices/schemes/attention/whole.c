@@ -40,12 +40,36 @@ enum error_code whole_forward(struct attention_call *call, struct error *err)
     return OK;
 }
 
+/* d_qkv, EXACT: sums that are not finished, because other devices have parts of the same keys' gradients. */
+static enum error_code whole_backward_sums(struct attention_call *call, struct error *err)
+{
+    struct device *const device = call->cp->tp->device;
+    const struct attention shape = call->shape;
+    const struct tensor kept = call->kept[0];
+    const int64_t rows = tensor_count(kept);
+    device_zero(device, call->d_qkv);
+    if (rows == 0) return OK;
+    struct tensor delta = device_statistics(device, BUFFERS, tensor_rows(kept), tensor_cols(kept));
+    if (delta.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+    delta = tensor_2d(delta.data, delta.dtype, rows / shape.S, shape.S);
+    dev_attention_delta(device, delta, call->d_out, call->out, shape);
+    dev_attention_part_backward(
+        device, call->d_qkv, call->d_qkv, call->d_out, delta, tensor_2d(kept.data, kept.dtype, rows / shape.S, shape.S),
+        call->qkv, call->qkv, tensor_none, tensor_none,
+        tensor_present(shape.mask) ? shape : attention_of_pairs(shape, attention_pairs(tensor_rows(kept), shape)));
+    device_free(device, delta);
+    return OK;
+}
+
 enum error_code whole_backward_input(struct attention_call *call, struct error *err)
 {
     const struct tensor lse = call->kept[0];
-    (void)err;
-    dev_attention_backward_input(call->cp->tp->device, call->d_qkv, call->d_out, call->out, lse, call->qkv,
-                                 call->shape);
+    if (call->d_qkv.dtype == EXACT) {
+        const enum error_code e = whole_backward_sums(call, err);
+        if (e) return e;
+    } else
+        dev_attention_backward_input(call->cp->tp->device, call->d_qkv, call->d_out, call->out, lse, call->qkv,
+                                     call->shape);
     /* Sinks have a gradient [H] of their own; an empty microbatch has no rows to add. */
     if (tensor_present(call->d_sinks) && tensor_count(lse) > 0)
         dev_attention_sinks_backward(call->cp->tp->device, call->d_sinks, call->d_out, call->out,

@@ -56,7 +56,7 @@ const struct expert_scheme expert_scheme_allgather = {
               .volume = "2 n D (P-1) elements a layer forward, for n tokens, whatever k; backward as many",
               .memory = "k weights for each of all devices' tokens; for each row of own experts: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp" },
-    DISPATCH_SCHEME, .turns = true, .weighs_there = true, .refuses = allgather_refuses, .told = told,
+    DISPATCH_SCHEME, .turns = true, .weighs_there = true, .exact = true, .refuses = allgather_refuses, .told = told,
         .tell = allgather_tell, .hops = 1,
     .hop = allgather_hop,
 };

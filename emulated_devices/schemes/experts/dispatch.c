@@ -16,6 +16,12 @@ enum { D_RESULTS, D_UP };
 /* A router's weights and their gradients are not rounded to the 16 bits of what they weigh. */
 static enum dtype format_of_weights(const struct expert_parallel *ep) { return dtype_wide(ep->tp->device->dtype); }
 
+/* Whether sums of results that come home are exact: without a second choice there is one number, and zeros. */
+static bool adds_exactly(const struct expert_parallel *ep)
+{
+    return ep->tp->device->exact && ep->tp->config->mixture.k > 1;
+}
+
 /* ---- a member's part --------------------------------------------------------------------------------------------- */
 
 struct interval experts_of(const struct expert_parallel *ep, int member)
@@ -165,8 +171,8 @@ static enum error_code dispatch_compute(struct mixture_call *call, enum tensor_p
     if (pass == INPUT_PASS) expert_body_show(&call->body, &r, gradients.results, true);
     if (call->ep->scheme->compute) e = call->ep->scheme->compute(call, pass, r, gradients, err);
     else if (pass == FORWARD_PASS) e = call->body.forward(call->body.context, r, err);
-    else if (pass == INPUT_PASS) call->body.input(call->body.context, r, gradients);
-    else call->body.weight(call->body.context, r, gradients);
+    else if (pass == INPUT_PASS) e = call->body.input(call->body.context, r, gradients, err);
+    else e = call->body.weight(call->body.context, r, gradients, err);
     if (pass == FORWARD_PASS && !e) expert_body_show(&call->body, &r, results, false);
     return e;
 }
@@ -385,13 +391,35 @@ static enum error_code send_rows(struct mixture_call *call, struct error *err)
     return e ? e : dispatch_spread(call, call->weights, call->kept[WEIGHTS], err);
 }
 
-/* Sums of a device's rows; if others may use y or dx meanwhile, in a buffer of their own. */
-static enum error_code come_home(struct mixture_call *call, struct tensor to, struct error *err)
+static struct tensor rows_of_sums(struct device *device, enum dtype dtype, int64_t rows, int64_t cols)
+{
+    return tensor_2d(device_tensor_in(device, BUFFERS, dtype, rows * cols).data, dtype, rows, cols);
+}
+
+/* Sums of a device's rows: in a buffer of their own if they are not rounded, or if others may use y or dx meanwhile. */
+static enum error_code come_home(struct mixture_call *call, struct tensor sums, struct tensor to, struct error *err)
 {
     struct expert_routing *r = call->routing;
-    if (call->phases == ALL_PHASES) return collect(call, r->way.pool, to, err);
-    r->way.sent = device_tensor_2d(dispatch_device_of(call), BUFFERS, tensor_rows(to), tensor_cols(to));
-    return r->way.sent.data ? collect(call, r->way.pool, r->way.sent, err) : dispatch_no_memory(err);
+    struct device *d = dispatch_device_of(call);
+    if (call->phases == ALL_PHASES && sums.dtype == to.dtype) return collect(call, sums, to, err);
+    r->way.sent = rows_of_sums(d, sums.dtype, tensor_rows(to), tensor_cols(to));
+    return r->way.sent.data ? collect(call, sums, r->way.sent, err) : dispatch_no_memory(err);
+}
+
+/* Run one of both: what the pool's rows add up to here, in the pool itself or, if sums must be exact, in `sums`. */
+static enum error_code add_and_come_home(struct mixture_call *call, struct tensor rows, struct tensor weights,
+                                         struct tensor to, struct error *err)
+{
+    struct device *d = dispatch_device_of(call);
+    const struct tensor pool = call->routing->way.pool, order = call->routing->order;
+    const struct tensor sums = adds_exactly(call->ep)
+        ? rows_of_sums(d, EXACT, tensor_rows(pool), tensor_cols(pool)) : pool;
+    if (sums.data == NULL) return dispatch_no_memory(err);
+    if (tensor_present(weights)) dev_combine_forward(d, sums, rows, order, weights);
+    else dev_gather_backward_input(d, sums, rows, order, tensor_cols(call->experts));
+    const enum error_code e = come_home(call, sums, to, err);
+    if (sums.data != pool.data) device_free(d, sums);
+    return e;
 }
 
 /* At the experts, each row of the pool is computed once for each of its choices that is here. */
@@ -404,22 +432,22 @@ static enum error_code compute_rows(struct mixture_call *call, struct error *err
                                                (struct expert_gradients){ 0 }, err);
     if (e || !tensor_present(call->y)) return e;
     /* A row gets the weighted sum over the experts that are here; the way home adds up the sums of all places. */
-    dev_combine_forward(d, r->way.pool, call->kept[RESULTS], r->order, call->kept[WEIGHTS]);
-    return come_home(call, call->y, err);
+    return add_and_come_home(call, call->kept[RESULTS], call->kept[WEIGHTS], call->y, err);
 }
 
-/* Copy what came home in a buffer of its own; if all phases were one call there is none. */
-static void take_home(const struct mixture_call *call, struct tensor to)
+/* Copy what came home in a buffer of its own, or round finished sums; if all phases were one call there may be none. */
+static enum error_code take_home(const struct mixture_call *call, struct tensor to, struct error *err)
 {
     const struct tensor from = call->routing->way.sent;
-    if (tensor_count(from) > 0) device_copy(dispatch_device_of(call), to.data, from.data, tensor_bytes(to));
+    if (tensor_count(from) == 0) return OK;
+    if (from.dtype != to.dtype) return terms_round(dispatch_device_of(call), to, from, err);
+    device_copy(dispatch_device_of(call), to.data, from.data, tensor_bytes(to));
+    return OK;
 }
 
 static enum error_code take_rows(struct mixture_call *call, struct error *err)
 {
-    (void)err;
-    take_home(call, call->y);
-    return OK;
+    return take_home(call, call->y, err);
 }
 
 /* Gradients of y [n, D] go the way of the rows; the weights are still at the experts. */
@@ -448,8 +476,7 @@ static enum error_code compute_rows_back(struct mixture_call *call, struct error
     }
     if (!e) {
         /* A row's gradient is the sum over its experts here, then over all places on the way home. */
-        dev_gather_backward_input(d, r->way.pool, g.rows, r->order, k);
-        e = come_home(call, call->dx, err);
+        e = add_and_come_home(call, g.rows, tensor_none, call->dx, err);
     }
     if (!e) e = collect(call, d_weights, call->d_weights, err);
     device_free(d, g.rows), device_free(d, d_weights);
@@ -458,9 +485,7 @@ static enum error_code compute_rows_back(struct mixture_call *call, struct error
 
 static enum error_code take_rows_back(struct mixture_call *call, struct error *err)
 {
-    (void)err;
-    take_home(call, call->dx);
-    return OK;
+    return take_home(call, call->dx, err);
 }
 
 /* ---- passes ------------------------------------------------------------------------------------------------------ */
@@ -495,6 +520,7 @@ enum error_code dispatch_weight(struct mixture_call *call, struct error *err)
 void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, enum tensor_pass pass)
 {
     const enum dtype own = ep->tp->device->dtype, wide = format_of_weights(ep);
+    const enum dtype sums = ep->scheme->weighs_there && adds_exactly(ep) ? EXACT : own;
     const int64_t D = ep->tp->config->D, k = ep->tp->config->mixture.k;
     const bool there = ep->scheme->weighs_there;
     /* Weights that a scheme gathers are its own cost; the rows' hops are counted here. */
@@ -508,7 +534,7 @@ void dispatch_cost(struct forecast *forecast, const struct expert_parallel *ep, 
     if (ep->routing && ep->routing->part) return;
     /* Rows [sent, D] go there and results come back; weighed rows also take k weights, and bring back k gradients. */
     rows_spread_cost(forecast, ep, 0, own, D);
-    if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, own, D);
+    if (!there || pass != EXCHANGE_PASS) rows_collect_cost(forecast, ep, sums, D);
     if (there && pass != INPUT_PASS) rows_spread_cost(forecast, ep, 0, wide, k);
     if (there && pass == INPUT_PASS) rows_collect_cost(forecast, ep, wide, k);
 }

@@ -129,15 +129,16 @@ struct expert_rows {
 };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
-/* The computation of the experts on the rows that they get.  Local.  forward: @return OK, or ERR_FILE if weights cannot
- * be read. */
+/* The computation of the experts on the rows that they get.  Local, but for sums over columns of F that must be exact:
+ * then collective over the devices that have other columns (terms.h).  @return OK; ERR_FILE if weights cannot be read;
+ * ERR_MEMORY or ERR_COMM of such a sum. */
 struct expert_body {
     const void *context;                /* first argument of the functions */
     enum error_code (*forward)(const void *context, struct expert_rows, struct error *);
     /* Gradients of the rows, from gradients of the results. */
-    void (*input)(const void *context, struct expert_rows, struct expert_gradients);
+    enum error_code (*input)(const void *context, struct expert_rows, struct expert_gradients, struct error *);
     /* Adds to the gradients of the weights. */
-    void (*weight)(const void *context, struct expert_rows, struct expert_gradients);
+    enum error_code (*weight)(const void *context, struct expert_rows, struct expert_gradients, struct error *);
     /* This device's piece of the first or second matrix of one of its experts, or of its gradient. */
     struct tensor (*piece)(const void *context, int64_t expert, int matrix, bool gradient);
     /* Shows the results of these rows, or their gradients.  NULL: nobody looks. */
@@ -170,8 +171,8 @@ struct mixture_call {
 
 struct expert_scheme {
     struct scheme head;                 /* name, description, source; first, for casts */
-    bool exact;                         /* each row returns to its token's device as it is, and is added there: the same
-                                         * bits as without messages */
+    bool exact;                         /* results of a row are added without rounding where a device computes exactly:
+                                         * the same bits as without messages */
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
     bool turns;                         /* with as many rows for each expert on every device, and as many experts on
                                          * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */

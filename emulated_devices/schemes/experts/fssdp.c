@@ -362,10 +362,9 @@ static enum error_code fssdp_compute(struct mixture_call *call, enum tensor_pass
     take_matrices(copies->matrix, call, kept ? call->kept[COPIES] : copies->all, !kept, back);
     if (pass == FORWARD_PASS && !ep->copying.again) keep_copies(copies, call);
     rows.weights = copies->matrix;
-    if (back) call->body.weight(call->body.context, rows, gradients);
-    else if (pass == INPUT_PASS) call->body.input(call->body.context, rows, gradients);
-    else return call->body.forward(call->body.context, rows, err);
-    return OK;
+    if (back) return call->body.weight(call->body.context, rows, gradients, err);
+    if (pass == INPUT_PASS) return call->body.input(call->body.context, rows, gradients, err);
+    return call->body.forward(call->body.context, rows, err);
 }
 
 /* Weights are of no use any more; gradients of copies begin their way to the owners.  Collective over the ep group. */
@@ -409,5 +408,5 @@ const struct expert_scheme expert_scheme_fssdp = {
         .close = close_loads,
     .step = end_step, .hops = 1, .hop = plan_hop, .copies = true, .choose = fssdp_choose, .rows_to = rows_to,
     .place = fssdp_place, .brings = sends_weights, .bring = fssdp_bring, .compute = fssdp_compute, .end = fssdp_end,
-    .finish = fssdp_finish, .compute_cost = compute_cost,
+    .finish = fssdp_finish, .compute_cost = compute_cost, .exact = true,
 };

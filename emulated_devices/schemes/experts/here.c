@@ -112,26 +112,24 @@ static enum error_code here_input(struct mixture_call *call, struct error *err)
     const struct expert_gradients g = { .results = p.left[D_RESULTS], .up = p.left[D_UP],
                                         .act = tensor_first(act, tensor_rows(p.kept[ACT])),
                                         .rows = tensor_first(rows, tensor_rows(p.kept[ROWS])) };
-    const bool room = act.data && rows.data;
-    if (room) {
+    enum error_code e = act.data && rows.data ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of experts");
+    if (!e) {
         /* d_results = weight dy and d_weights = dy . result; then the experts' rows; then dx sums k rows. */
         dev_combine_backward_input(d, g.results, p.d_weights, p.dy, p.kept[RESULTS], p.kept[ORDER], p.weights);
         const struct expert_rows rows = here_rows_of(&p);
         expert_body_show(&p.body, &rows, g.results, true);
-        p.body.input(p.body.context, rows, g);
-        dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
+        e = p.body.input(p.body.context, rows, g, err);
+        if (!e) dev_gather_backward_input(d, p.dx, g.rows, p.kept[ORDER], tensor_cols(p.experts));
     }
     device_free(d, act), device_free(d, rows);
-    return room ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of experts");
+    return e;
 }
 
 static enum error_code here_weight(struct mixture_call *call, struct error *err)
 {
     const struct mixture_call p = present(call);
-    (void)err;
-    p.body.weight(p.body.context, here_rows_of(&p),
-                  (struct expert_gradients){ .results = p.left[D_RESULTS], .up = p.left[D_UP] });
-    return OK;
+    return p.body.weight(p.body.context, here_rows_of(&p),
+                         (struct expert_gradients){ .results = p.left[D_RESULTS], .up = p.left[D_UP] }, err);
 }
 
 const struct expert_scheme expert_scheme_here = {

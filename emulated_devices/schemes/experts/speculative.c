@@ -37,4 +37,5 @@ const struct expert_scheme expert_scheme_speculative = {
               .memory = "as alltoall; in attention its rows twice",
               .needs = "--affinity FILE; rows are shared out along tp", .invariants = speculative_invariants },
     DISPATCH_SCHEME, .refuses = speculative_refuses, .hops = 1, .hop = dispatch_hop, .predicts = true,
+    .exact = true,
 };

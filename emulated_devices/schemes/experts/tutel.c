@@ -358,10 +358,10 @@ static enum error_code pass_slice(struct mixture_call *call, enum tensor_pass pa
                                                .act = pass == INPUT_PASS ? tutel_columns_of(gradients.act, share, 1)
                                                    : tensor_none,
                                                .rows = part };
-        if (pass == INPUT_PASS) call->body.input(call->body.context, rows, mine);
-        else call->body.weight(call->body.context, rows, mine);
+        e = pass == INPUT_PASS ? call->body.input(call->body.context, rows, mine, err)
+                               : call->body.weight(call->body.context, rows, mine, err);
     }
-    if (pass != WEIGHT_PASS) add_to(d, sum, part, share->first);
+    if (!e && pass != WEIGHT_PASS) add_to(d, sum, part, share->first);
     if (part.data != sum.data) device_free(d, part);
     return e;
 }

@@ -104,7 +104,7 @@ const struct expert_scheme expert_scheme_two_step = {
               .volume = "between nodes 2 n D elements a layer forward for each other node with experts of n tokens",
               .memory = "k weights for each row that comes; for each row of own experts: 2 D, up and F wide",
               .needs = "P a divisor of dp x cp x tp; as many devices of a group on every node" },
-    DISPATCH_SCHEME, .weighs_there = true, .refuses = nodes_refuse, .open = nodes_open, .told = told,
+    DISPATCH_SCHEME, .weighs_there = true, .exact = true, .refuses = nodes_refuse, .open = nodes_open, .told = told,
         .tell = two_step_tell,
     .hops = 2, .hop = two_step_hop,
 };

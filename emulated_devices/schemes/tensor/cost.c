@@ -40,6 +40,7 @@ void forecast_heads(struct forecast *forecast)
     const struct tensor_parallel *tp = forecast->tp;
     /* The copied rows of dW are [2 k A, I], keys and values.  This device has k heads and I columns. */
     const unsigned in = tp->scheme->weight(tp->scheme, ROLE_QKV).in;
+    if (heads_add_exactly(tp)) return;
     const int64_t inputs = tensor_width(tp, ROLE_QKV, false, axes_index(tp, in), axes_size(tp, in));
     const int64_t rows = 2 * tp->heads.keys.count * tp->config->A;
     forecast_copies(forecast, rows * inputs);
@@ -52,6 +53,15 @@ void forecast_copies(struct forecast *forecast, int64_t count)
     const struct tensor_parallel *tp = forecast->tp;
     const struct collective sum = { .count = count, .dtype = tensor_gradient_format(tp) };
     if (tp->heads.copies > 1) forecast_on(forecast, &tp->copies, ALLREDUCE, tp->allreduce, sum);
+}
+
+void forecast_exact_copies(struct forecast *forecast, enum tensor_pass pass, int64_t N)
+{
+    const struct tensor_parallel *tp = forecast->tp;
+    const int64_t rows = tensor_rows_at(tp, AT_HEADS, N).count;
+    const struct collective sum = { .count = rows * 2 * tp->heads.keys.count * tp->config->A, .dtype = EXACT };
+    if (heads_add_exactly(tp) && pass == INPUT_PASS)
+        forecast_on(forecast, &tp->copies, ALLREDUCE, tp->allreduce, sum);
 }
 
 void forecast_allreduce(struct forecast *forecast, unsigned axes, int64_t count)
@@ -90,6 +100,14 @@ void forecast_reduce_scatter(struct forecast *forecast, unsigned axes, const int
     enter_rows(forecast, REDUCE_SCATTER, axes, rows, cols);
 }
 
+/* Sums of rows, which norms add up: exact ones are not rounded on their way. */
+void forecast_row_sums(struct forecast *forecast, unsigned axes, int64_t count)
+{
+    if (!forecast->tp->device->exact) forecast_statistics(forecast, axes, count);
+    else cost_enter(forecast, ALLREDUCE, axes, forecast->tp->allreduce,
+                    (struct collective){ .count = count, .dtype = EXACT });
+}
+
 /* ---- operations ---------------------------------------------------------------------------------------------- */
 
 void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
@@ -103,19 +121,19 @@ void forecast_norm(struct forecast *forecast, enum tensor_pass pass, int64_t N)
     for (int vectors = pass == INPUT_PASS || !model_has_bias(tp->config, ROLE_NORM) ? 1 : 2; vectors > 0; vectors--)
         forecast_shared(forecast, cut, tp->channels.count, 1, pass);
     /* LayerNorm sums for the mean, then for the deviation; RMSNorm only for the latter. */
-    if (pass == FORWARD_PASS && !rms) forecast_statistics(forecast, cut.columns, n);
-    if (pass == FORWARD_PASS) forecast_statistics(forecast, cut.columns, n);
+    if (pass == FORWARD_PASS && !rms) forecast_row_sums(forecast, cut.columns, n);
+    if (pass == FORWARD_PASS) forecast_row_sums(forecast, cut.columns, n);
     /* A row needs mean(g x_hat), and with LayerNorm also mean(g). */
-    if (pass == INPUT_PASS) forecast_statistics(forecast, cut.columns, rms ? n : 2 * n);
+    if (pass == INPUT_PASS) forecast_row_sums(forecast, cut.columns, rms ? n : 2 * n);
 }
 
 /* The key that all heads share gets a gradient from the heads of every device: [n, turned columns]. */
 void forecast_shared_key(struct forecast *forecast, enum tensor_pass pass, int64_t N)
 {
     const struct tensor_parallel *tp = forecast->tp;
-    if (pass == INPUT_PASS)
-        forecast_allreduce(forecast, tp->scheme->heads.columns,
-                           tensor_rows_at(tp, AT_HEADS, N).count * tp->config->rotary.turned);
+    const struct collective sum = { .count = tensor_rows_at(tp, AT_HEADS, N).count * tp->config->rotary.turned,
+                                    .dtype = tp->device->exact ? EXACT : own_format(forecast) };
+    if (pass == INPUT_PASS) cost_enter(forecast, ALLREDUCE, tp->scheme->heads.columns, tp->allreduce, sum);
 }
 
 void forecast_matrix(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N)

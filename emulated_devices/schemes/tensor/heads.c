@@ -10,8 +10,11 @@
  *          microbatch: 2 A I elements, where I is the number of columns of D in a device's piece of that matrix; one
  *          of 2 A elements for their bias, if there is one; one for the gradient of a prefix.  Norms of heads:
  *          heads_norm.c
+ *          With exact sums (ref/exact/) instead, before the product: an all-reduce of the gradients of keys and values
+ *          of each row, 2 A numbers of 16 bytes
  * Equals   a copy's gradient comes from the query heads of its own part.  Their sum is the gradient from the whole
- *          group, reassociated in the order of the all-reduce.  All copies have the same bits.
+ *          group, reassociated in the order of the all-reduce.  All copies have the same bits.  With exact sums every
+ *          copy has the whole gradient of its keys and values, of which the first copy alone counts for the input
  * Called   Files of model/, plan/ and schemes/ call these functions.  Errors: ERR_MEMORY, and ERR_COMM of the sum.
  */
 #include "emulated_devices/device/compute.h"
@@ -88,12 +91,46 @@ enum error_code heads_add_copies(struct tensor_parallel *tp, struct tensor g, st
     return allreduce(&tp->copies, g.data, tensor_count(g), g.dtype, SUM, tp->allreduce, err);
 }
 
+enum error_code heads_add_keys(struct tensor_parallel *tp, struct tensor sums, struct error *err)
+{
+    const int64_t rows = tensor_rows(sums), width = 2 * tp->heads.keys.count * tp->config->A;
+    const size_t size = dtype_size(EXACT), length = (size_t)width * size, pitch = (size_t)tensor_cols(sums) * size;
+    const struct tensor keys = device_tensor_in(tp->device, BUFFERS, EXACT, rows * width);
+    char *const last = (char *)sums.data + pitch - length;
+    if (keys.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+    /* Keys and values are the last columns of each row. */
+    device_copy_rows(tp->device, keys.data, length, last, pitch, length, rows);
+    const enum error_code e = allreduce(&tp->copies, keys.data, rows * width, EXACT, SUM, tp->allreduce, err);
+    if (!e) device_copy_rows(tp->device, last, pitch, keys.data, length, length, rows);
+    device_free(tp->device, keys);
+    return e;
+}
+
+bool heads_add_exactly(const struct tensor_parallel *tp) { return tp->device->exact && tp->heads.copies > 1; }
+
+enum error_code heads_backward_input(struct tensor_parallel *tp, int64_t N, struct tensor dX, struct tensor dY,
+                                     struct tensor W, struct error *err)
+{
+    const int64_t queries = tp->heads.queries.count * tp->config->A;
+    struct tensor part;
+    if (!heads_add_exactly(tp) || tp->heads.copy == 0)
+        return tp->scheme->linear_backward_input(tp, ROLE_QKV, N, dX, dY, W, err);
+    /* Keys and values are terms of the first copy.  Queries are the first columns of dY and the first rows of W. */
+    enum error_code e = tensor_buffer(tp, &part, tensor_rows(dY), queries, err);
+    if (e) return e;
+    dev_columns_move(tp->device, part, dY, (struct column_blocks){ 1, queries, 0, queries, 0, queries }, false);
+    e = tp->scheme->linear_backward_input(tp, ROLE_QKV, N, dX, part, tensor_rows_of(W, 0, queries), err);
+    device_free(tp->device, part);
+    return e;
+}
+
 enum error_code heads_backward_weight(struct tensor_parallel *tp, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *err)
 {
     struct copied weight, bias;
-    /* Without copies a part's gradient is whole. */
-    if (tp->heads.copies == 1) return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
+    /* Without copies a part's gradient is whole; with exact sums dY has been added over the copies before. */
+    if (tp->heads.copies == 1 || heads_add_exactly(tp))
+        return tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);
     enum error_code e = heads_begin(tp, &weight, dW, err);
     if (!e) e = heads_begin(tp, &bias, db, err);
     if (!e) e = tp->scheme->linear_backward_weight(tp, ROLE_QKV, N, dW, db, dY, X, err);

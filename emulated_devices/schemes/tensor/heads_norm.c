@@ -93,7 +93,7 @@ static enum error_code heads_norm_add_squares(struct tensor_parallel *tp, struct
 {
     struct tensor x = tensor_none, mean = tensor_none;
     enum error_code e = take_columns(tp, &x, X, normed, err);
-    if (!e) e = zeros(tp, &mean, squares.dtype, tensor_rows(X), err);
+    if (!e) e = zeros(tp, &mean, dtype_wide(x.dtype), tensor_rows(X), err);
     /* squares [N] = sum of x^2 over this device's columns: distances from a mean of zeros. */
     if (!e) dev_row_centred_squares(tp->device, squares, x, mean);
     /* Only one of several copies of a key head counts. */
@@ -124,14 +124,17 @@ enum error_code heads_norm_forward(struct tensor_parallel *tp, struct tensor Y, 
                                    struct tensor w, struct attention attention, double eps, struct error *err)
 {
     const int64_t n = tensor_rows(X);
-    enum error_code e = OK;
+    struct tensor squares = tensor_none;
+    enum error_code e;
     /* With all heads here, or with a norm of each head alone, no sums have to be sent. */
     if (!in_parts(tp)) return dev_head_norm_forward(tp->device, Y, rstd, X, w, norm_base(tp->config),
                                                     attention, eps), OK;
+    e = statistics_begin(tp, &squares, rstd, err);
     for (int keys = 0; keys < 2 && !e; keys++)
-        e = heads_norm_add_squares(tp, slice(rstd, keys * n, n), X, normed_of(tp, keys), err);
+        e = heads_norm_add_squares(tp, slice(squares, keys * n, n), X, normed_of(tp, keys), err);
     /* rstd [2 N]: sums of squares of whole rows, queries then keys. */
-    if (!e) e = sum_heads(tp, rstd, err);
+    if (!e) e = sum_heads(tp, squares, err);
+    statistics_end(tp, rstd, squares);
     for (int keys = 0; keys < 2 && !e; keys++)
         e = norm_part(tp, Y, slice(rstd, keys * n, n), X, w, eps, normed_of(tp, keys), err);
     if (!e) copy_values(tp, Y, X);
@@ -157,6 +160,19 @@ static void release_slope(struct tensor_parallel *tp, struct slope *slope)
     device_free(tp->device, slope->mean), device_free(tp->device, slope->dy), device_free(tp->device, slope->x);
 }
 
+/* Finished sums [2N] become numbers; those that are not exact are. */
+static enum error_code heads_norm_round(struct tensor_parallel *tp, struct tensor *sums, enum dtype format,
+                                        struct error *err)
+{
+    const struct tensor exact = *sums;
+    if (exact.dtype == format) return OK;
+    *sums = tensor_1d(device_tensor_in(tp->device, BUFFERS, format, tensor_count(exact)).data, format,
+                      tensor_count(exact));
+    if (sums->data) dev_round(tp->device, *sums, exact);
+    device_free(tp->device, exact);
+    return sums->data ? OK : fail(err, ERR_MEMORY, "no memory for %lld sums", (long long)tensor_count(exact));
+}
+
 /* dX = the gradient of the norm: each row subtracts its x_hat times mean(dY w x_hat) over all queries, or keys. */
 enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct tensor dX, struct tensor dY,
                                           struct tensor X, struct tensor w, struct tensor rstd,
@@ -168,14 +184,17 @@ enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct ten
     struct tensor sums[2] = { tensor_none, tensor_none }, both = tensor_none;
     struct slope s[2] = { 0 };
     if (!in_parts(tp)) return dev_head_norm_backward_input(tp->device, dX, dY, X, w, base, rstd, attention), OK;
-    enum error_code e = zeros(tp, &both, rstd.dtype, 2 * n, err);
+    const enum dtype format = tp->device->exact ? EXACT : rstd.dtype;
+    enum error_code e = zeros(tp, &both, format, 2 * n, err);
     for (int k = 0; k < 2 && !e; k++) {
         e = take_slope(tp, &s[k], dY, X, w, slice(rstd, k * n, n), normed_of(tp, k), err);
-        if (!e) e = zeros(tp, &sums[k], rstd.dtype, 2 * n, err);
+        if (!e) e = zeros(tp, &sums[k], format, 2 * n, err);
         if (e) break;
         /* sums [2,N]: of dy w and of dy w x_hat over this device's columns; an rmsnorm needs the second. */
         dev_layernorm_backward_sums(tp->device, sums[k], s[k].dy, s[k].x, s[k].w, base, s[k].mean, s[k].rstd);
         device_zero(tp->device, slice(sums[k], 0, n));          /* there is no mean */
+        /* With exact sums dY of keys is that of all copies (heads.c), and the first one's counts. */
+        if (heads_add_exactly(tp) && !normed_of(tp, k).counts) device_zero(tp->device, sums[k]);
         /* The second sums of queries and keys travel in one all-reduce. */
         device_copy(tp->device, slice(both, k * n, n).data, slice(sums[k], n, n).data, tensor_bytes(slice(both, 0, n)));
     }
@@ -183,8 +202,10 @@ enum error_code heads_norm_backward_input(struct tensor_parallel *tp, struct ten
     for (int k = 0; k < 2 && !e; k++) {
         const struct normed p = normed_of(tp, k);
         device_copy(tp->device, slice(sums[k], n, n).data, slice(both, k * n, n).data, tensor_bytes(slice(both, 0, n)));
+        e = heads_norm_round(tp, &sums[k], rstd.dtype, err);
+        if (e) break;
         /* Copies of a key head have each added the head's sum. */
-        if (p.copies > 1) dev_scale(tp->device, sums[k], sums[k], 1.0 / p.copies);
+        if (p.copies > 1 && !heads_add_exactly(tp)) dev_scale(tp->device, sums[k], sums[k], 1.0 / p.copies);
         dev_layernorm_backward_part(tp->device, s[k].dy, s[k].dy, s[k].x, s[k].w, base, s[k].mean, s[k].rstd, sums[k],
                                     p.width);
         put_columns(tp, dX, s[k].dy, p);
@@ -226,6 +247,11 @@ enum error_code heads_norm_backward_weight(struct tensor_parallel *tp, struct te
     own = tensor_1d(own.data, own.dtype, tensor_count(dw));
     device_zero(tp->device, own);
     e = own_weights(tp, own, dY, X, rstd, attention, err);
+    /* With exact sums dY of keys is that of all copies (heads.c), and the first one's counts. */
+    if (heads_add_exactly(tp) && tp->heads.copy > 0) {
+        const int64_t queries = tp->config->normed_together ? tp->config->H * tp->config->A : tp->config->A;
+        device_zero(tp->device, slice(own, queries, tensor_count(own) - queries));
+    }
     if (!e) e = allreduce(others, own.data, tensor_count(own), own.dtype, SUM, tp->allreduce, err);
     if (!e) dev_add(tp->device, dw, dw, own);
     device_free(tp->device, own);
@@ -241,7 +267,7 @@ void forecast_head_norm(struct forecast *forecast, enum tensor_pass pass, int64_
     const struct model_config *c = tp->config;
     if (pass != WEIGHT_PASS) {
         if (c->normed_together)
-            forecast_statistics(forecast, s->heads.columns, 2 * tensor_rows_at(tp, AT_HEADS, N).count);
+            forecast_row_sums(forecast, s->heads.columns, 2 * tensor_rows_at(tp, AT_HEADS, N).count);
         return;
     }
     forecast->gradients = true;

@@ -26,6 +26,21 @@ static enum error_code sum_columns(struct tensor_parallel *tp, struct tensor t, 
     return allreduce(tensor_norm_columns(tp), t.data, tensor_count(t), t.dtype, SUM, tp->allreduce, err);
 }
 
+enum error_code statistics_begin(struct tensor_parallel *tp, struct tensor *part, struct tensor sums, struct error *err)
+{
+    *part = sums;
+    if (!tp->device->exact) return OK;
+    *part = tensor_1d(device_tensor_in(tp->device, BUFFERS, EXACT, tensor_count(sums)).data, EXACT, tensor_count(sums));
+    return part->data ? OK : fail(err, ERR_MEMORY, "no memory for the sums of %lld rows",
+                                  (long long)tensor_count(sums));
+}
+
+void statistics_end(struct tensor_parallel *tp, struct tensor sums, struct tensor part)
+{
+    if (part.data == sums.data) return;
+    if (part.data) dev_round(tp->device, sums, part), device_free(tp->device, part);
+}
+
 /* n zeroes: the means, or the bias, of an rmsnorm with cut columns. */
 static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *tensor, enum dtype dtype, int64_t n,
                               struct error *err)
@@ -35,6 +50,18 @@ static enum error_code zeroes(struct tensor_parallel *tp, struct tensor *tensor,
     if (tensor->data == NULL) return fail(err, ERR_MEMORY, "no memory for %lld zeroes", (long long)n);
     device_zero(tp->device, *tensor);
     return OK;
+}
+
+/* sums [N] = sum of squared distances from the mean over all columns. */
+static enum error_code row_squares_of(struct tensor_parallel *tp, struct tensor sums, struct tensor X,
+                                      struct tensor mean, struct error *err)
+{
+    struct tensor part;
+    enum error_code e = statistics_begin(tp, &part, sums, err);
+    if (!e) dev_row_centred_squares(tp->device, part, X, mean);
+    if (!e) e = sum_columns(tp, part, err);
+    statistics_end(tp, sums, part);
+    return e;
 }
 
 /* Y = X / rms(X) (base + w), with rms over all D columns of a row. */
@@ -49,8 +76,7 @@ static enum error_code rms_forward(struct tensor_parallel *tp, struct tensor Y, 
     enum error_code e = zeroes(tp, &mean, rstd.dtype, tensor_rows(X), err);
     if (!e) e = zeroes(tp, &bias, w.dtype, tensor_cols(X), err);
     /* rstd [N]: sum of squares of this device's columns, then of all D. */
-    if (!e) dev_row_centred_squares(tp->device, rstd, X, mean);
-    if (!e) e = sum_columns(tp, rstd, err);
+    if (!e) e = row_squares_of(tp, rstd, X, mean, err);
     if (!e) dev_layernorm_forward_part(tp->device, Y, rstd, X, w, norm_base(tp->config), bias, mean,
                                       tp->config->D, eps);
     device_free(tp->device, bias);
@@ -69,13 +95,15 @@ static enum error_code schemes_tensor_forward(struct tensor_parallel *tp, struct
         dev_layernorm_forward(d, Y, mean, rstd, X, w, norm_base(tp->config), b, eps);
         return OK;
     }
+    struct tensor part;
     /* mean [N] = sum over all columns / D; then rstd from the squares of distances from it: two all-reduces. */
-    dev_row_sums(d, mean, X);
-    enum error_code e = sum_columns(tp, mean, err);
+    enum error_code e = statistics_begin(tp, &part, mean, err);
+    if (!e) dev_row_sums(d, part, X);
+    if (!e) e = sum_columns(tp, part, err);
+    statistics_end(tp, mean, part);
     if (e) return e;
     dev_scale(d, mean, mean, 1 / (double)tp->config->D);
-    dev_row_centred_squares(d, rstd, X, mean);
-    e = sum_columns(tp, rstd, err);
+    e = row_squares_of(tp, rstd, X, mean, err);
     if (!e) dev_layernorm_forward_part(d, Y, rstd, X, w, norm_base(tp->config), b, mean, tp->config->D, eps);
     return e;
 }
@@ -100,16 +128,18 @@ static enum error_code backward_in_parts(struct tensor_parallel *tp, struct tens
                                          struct tensor X, struct tensor w, struct tensor mean, struct tensor rstd,
                                          struct error *err)
 {
-    struct tensor sums;
+    struct tensor sums, part = tensor_none;
     const int64_t n = tensor_rows(X);
     enum error_code e = zeroes(tp, &sums, dtype_wide(tp->device->dtype), 2 * n, err);
-    if (e) return e;
-    const struct tensor second = tensor_1d((char *)sums.data + (size_t)n * dtype_size(sums.dtype), sums.dtype, n);
+    if (!e) e = statistics_begin(tp, &part, sums, err);
+    if (e) return device_free(tp->device, sums), e;
+    const struct tensor second = tensor_1d((char *)part.data + (size_t)n * dtype_size(part.dtype), part.dtype, n);
     /* Per row: sum of dY w, and of dY w x_hat, over this device's columns. */
-    dev_layernorm_backward_sums(tp->device, sums, dY, X, w, norm_base(tp->config), mean, rstd);
+    dev_layernorm_backward_sums(tp->device, part, dY, X, w, norm_base(tp->config), mean, rstd);
     /* An rmsnorm subtracts no mean of gradients. */
-    if (is_rms(tp)) device_zero(tp->device, tensor_1d(sums.data, sums.dtype, n));
-    e = sum_columns(tp, is_rms(tp) ? second : sums, err);
+    if (is_rms(tp)) device_zero(tp->device, tensor_1d(part.data, part.dtype, n));
+    e = sum_columns(tp, is_rms(tp) ? second : part, err);
+    statistics_end(tp, sums, part);
     if (!e) dev_layernorm_backward_part(tp->device, dX, dY, X, w, norm_base(tp->config), mean, rstd, sums,
                                         tp->config->D);
     device_free(tp->device, sums);

@@ -54,6 +54,12 @@ struct tensor sbp_piece(const struct tensor_parallel *tp, struct sbp_matrix matr
 
 /* ---- columns ----------------------------------------------------------------------------------------------------- */
 
+/* Rows of exact sums as rows of `each` times as many numbers; others as they are. */
+static struct tensor as_numbers(struct tensor t, int64_t each)
+{
+    return each > 1 ? tensor_2d(t.data, F32, tensor_rows(t), tensor_cols(t) * each) : t;
+}
+
 /* Some columns of a tensor, side by side in another.  A bias may have the gradients' format, which the backend's
  * operations do not know. */
 static void copy_columns(struct device *device, struct tensor to, int64_t y, struct tensor from, int64_t x,
@@ -64,7 +70,12 @@ static void copy_columns(struct device *device, struct tensor to, int64_t y, str
     if (tensor_rows(from) == 1)
         device_copy(device, (char *)to.data + (size_t)y * element, (const char *)from.data + (size_t)x * element,
                     (uint64_t)count * element);
-    else dev_columns_move(device, to, from, (struct column_blocks){ 1, count, y, count, x, count }, false);
+    else {
+        /* An exact sum is as long as four numbers of fp32. */
+        const int64_t each = from.dtype == EXACT ? (int64_t)(element / sizeof(float)) : 1;
+        const struct column_blocks at = { 1, count * each, y * each, count * each, x * each, count * each };
+        dev_columns_move(device, as_numbers(to, each), as_numbers(from, each), at, false);
+    }
 }
 
 /* The columns of a part, from all columns to a block of their own, or back. */
@@ -230,6 +241,21 @@ static void forecast_exchange(struct forecast *forecast, struct sbp_matrix matri
                 (struct collective){ .counts = to_columns ? x.by_columns : x.by_rows,
                                      .recvcounts = to_columns ? x.by_rows : x.by_columns,
                                      .dtype = forecast->tp->device->dtype });
+}
+
+void forecast_sums(struct forecast *forecast, struct sbp_matrix matrix, struct sbp to)
+{
+    const struct tensor_parallel *tp = forecast->tp;
+    int64_t counts[MESH_MOST_LISTED], rows[MESH_MOST_LISTED];
+    const int64_t width = whole_width(tp, matrix);
+    tensor_row_counts(tp, ALL, ALL, matrix.N, rows);
+    if (sbp_equal(to, S1)) column_counts(tp, matrix, matrix.N, counts);
+    for (int i = 0; i < tp->devices && !sbp_equal(to, S1); i++) counts[i] = rows[i] * width;
+    if (sbp_equal(to, B))
+        forecast_on(forecast, &tp->along[ALL], ALLREDUCE, tp->allreduce,
+                    (struct collective){ .count = matrix.N * width, .dtype = EXACT });
+    else forecast_on(forecast, &tp->along[ALL], REDUCE_SCATTER, NULL,
+                     (struct collective){ .counts = counts, .dtype = EXACT });
 }
 
 void forecast_move(struct forecast *forecast, struct sbp_matrix matrix, struct sbp from, struct sbp to)

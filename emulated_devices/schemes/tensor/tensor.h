@@ -287,6 +287,22 @@ enum error_code terms_backward_input(struct tensor_parallel *, unsigned axes, co
 enum error_code terms_backward_weight(struct tensor_parallel *, unsigned axes, bool cuts_dY, struct tensor dW,
                                       struct tensor db, struct tensor dY, struct tensor X, struct error *);
 
+/** The parts of these: top [N] = the largest sizes of rows of which the devices along `axes` have columns; sum, EXACT
+ *  [N, I] = this device's terms of dY W, with tops that the devices along `axes` agree on.  For device_free. */
+enum error_code terms_row_tops(struct tensor_parallel *, unsigned axes, struct tensor *top, struct tensor X,
+                               struct error *);
+enum error_code terms_input_part(struct tensor_parallel *, unsigned axes, struct tensor *sum, struct tensor dY,
+                                 struct tensor W, struct error *);
+
+/** As terms_backward_weight, where the columns of both operands are cut: those of dY along one set of axes, of X along
+ *  another.  dW is the part of the tokens of dY and X. */
+enum error_code terms_add_weight(struct tensor_parallel *, unsigned cut_dY, unsigned cut_X, struct tensor dW,
+                                 struct tensor db, struct tensor dY, struct tensor X, struct error *);
+
+/** Round finished sums [N, D] to fp32, then to the format of `to`: as operations do that are no products.  Local.
+ *  @return OK or ERR_MEMORY. */
+enum error_code terms_round(struct device *, struct tensor to, struct tensor sums, struct error *);
+
 /** Forecast what one of these three sends: maxima of N rows and of others, then sums [N, width]; width 0: none. */
 void forecast_terms(struct forecast *, unsigned axes, int64_t N, int64_t others, const int64_t rows[], int64_t width);
 
@@ -301,6 +317,17 @@ struct interval heads_columns(const struct model_config *, struct interval heads
 /** Create the group of devices with the same keys and values.  Local.  @return OK or ERR_MEMORY. */
 enum error_code heads_open(struct tensor_parallel *, struct error *);
 
+/** Whether gradients of keys and values are summed over copies as exact sums, before the product with QKV. */
+bool heads_add_exactly(const struct tensor_parallel *);
+
+/** Add up the gradients of keys and values over the copies: the last 2 k A columns of sums, EXACT [rows, (h + 2 k) A].
+ *  Collective over the devices with copies.  @return OK, ERR_MEMORY or ERR_COMM. */
+enum error_code heads_add_keys(struct tensor_parallel *, struct tensor sums, struct error *);
+
+/** QKV's linear_backward_input; with exact sums only the first copy's keys and values are terms of it. */
+enum error_code heads_backward_input(struct tensor_parallel *, int64_t N, struct tensor dX, struct tensor dY,
+                                     struct tensor W, struct error *);
+
 /** QKV's linear_backward_weight; then sums the gradients of keys and values over the devices with copies of them. */
 enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struct tensor dW, struct tensor db,
                                       struct tensor dY, struct tensor X, struct error *);
@@ -309,9 +336,11 @@ enum error_code heads_backward_weight(struct tensor_parallel *, int64_t N, struc
  *  @return OK or ERR_COMM. */
 enum error_code heads_add_copies(struct tensor_parallel *, struct tensor g, struct error *);
 
-/** Enter what these sums send; the second one for g with this many elements. */
+/** Enter what these sums send; the second one for g with this many elements; the third one what is summed instead of
+ *  the first with exact sums, in a pass through attention of N tokens. */
 void forecast_heads(struct forecast *);
 void forecast_copies(struct forecast *, int64_t count);
+void forecast_exact_copies(struct forecast *, enum tensor_pass, int64_t N);
 
 /* ---- heads_norm.c: head_norm of ops.h on this device's rows and heads -------------------------------------------- */
 
@@ -340,6 +369,11 @@ enum error_code tensor_norm_backward_input(struct tensor_parallel *, struct tens
 enum error_code tensor_norm_backward_weight(struct tensor_parallel *, struct tensor dw, struct tensor db,
                                             struct tensor dY, struct tensor X, struct tensor mean, struct tensor rstd,
                                             struct error *);
+
+/** Where a device writes its part of sums [n] of rows, and their sum over devices, rounded: with exact sums in a buffer
+ *  of its own, EXACT, else in place.  _begin: @return OK or ERR_MEMORY; _end frees. */
+enum error_code statistics_begin(struct tensor_parallel *, struct tensor *part, struct tensor sums, struct error *);
+void statistics_end(struct tensor_parallel *, struct tensor sums, struct tensor part);
 
 /** Compute top and sums (total, then hit) over the whole vocabulary from the device's logits [rows of AT_LOGITS, V'].
  *  loss: the sum over this device's rows, on one of the devices with these rows; 0 on the others.  dlogits may be
@@ -406,6 +440,7 @@ void forecast_on(struct forecast *, const struct group *, enum operation, const 
 void forecast_message(struct forecast *, const struct group *, int peer, uint64_t bytes);
 void forecast_allreduce(struct forecast *, unsigned axes, int64_t count);
 void forecast_statistics(struct forecast *, unsigned axes, int64_t count);     /* of rows, in the wide format */
+void forecast_row_sums(struct forecast *, unsigned axes, int64_t count);       /* likewise; exact sums as they are */
 void forecast_allgather(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 void forecast_reduce_scatter(struct forecast *, unsigned axes, const int64_t rows[], int64_t cols);
 /* Enter a broadcast or a reduce; `root` is a rank within the group. */

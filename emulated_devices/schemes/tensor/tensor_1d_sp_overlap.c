@@ -34,13 +34,21 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/device/streams.h"
 #include "emulated_devices/schemes/tensor/sequence.h"
+#include "emulated_devices/schemes/tensor/terms.h"
 
 /* The product of one chunk: with rows that have arrived, or to compute rows that will be sent. */
 struct product {
     struct tensor_parallel *tp;
     void (*run)(const struct product *, struct interval, struct tensor chunk);
     struct tensor Y, X, W, b, ids;      /* those needed, each with all rows of the microbatch */
+    struct tops tops;                   /* with exact sums: of all rows, and of W */
 };
+
+static struct tensor tops_at(const struct product *product, struct interval at)
+{
+    const struct tensor t = product->tops.rows;
+    return tensor_1d((char *)t.data + (size_t)at.first * dtype_size(t.dtype), t.dtype, at.count);
+}
 
 /* The result points into t [N, cols]: rows at.first .. at.first + at.count - 1. */
 static struct tensor tensor_1d_sp_overlap_rows_of(struct tensor t, struct interval at)
@@ -118,12 +126,18 @@ static void tensor_1d_sp_overlap_arrive(struct ring *ring, struct message messag
 
 /* open_buffers allocates n buffers [rows, cols].  After an error the rest stay absent, and close_buffers is still
  * right. */
-static void open_buffers(struct tensor_parallel *tp, struct tensor *tensor, int n, int64_t rows, int64_t cols,
+static void open_buffers(struct tensor_parallel *tp, struct tensor *tensor, int n, int64_t rows, struct tensor like,
                          enum error_code *e, struct error *err)
 {
+    const int64_t cols = tensor_cols(like);
     for (int i = 0; i < n; i++) {
         tensor[i] = tensor_none;
-        if (*e == OK) *e = tensor_buffer(tp, &tensor[i], rows, cols, err);
+        if (*e) continue;
+        tensor[i] = tensor_2d(device_tensor_in(tp->device, BUFFERS, like.dtype, rows * cols).data, like.dtype, rows,
+                              cols);
+        if (!tensor_present(tensor[i]))
+            *e = fail(err, ERR_MEMORY, "no memory for %lld x %lld elements of a chunk", (long long)rows,
+                      (long long)cols);
     }
 }
 
@@ -146,7 +160,7 @@ static enum error_code gather_products(struct product product, int64_t N, struct
     const bool stays = tensor_rows(own) == N && P > 1;
     struct tensor buffer[2], next = tensor_none, here = tensor_own_rows(product.tp, own, N);
     enum error_code e = OK;
-    open_buffers(product.tp, buffer, stays || P == 1 ? 0 : 2, g.longest, tensor_cols(own), &e, err);
+    open_buffers(product.tp, buffer, stays || P == 1 ? 0 : 2, g.longest, own, &e, err);
     for (int step = 0; step < P && e == OK; step++, here = next) {
         const bool last = step == P - 1;
         struct message in = { -1 }, out = { -1 };
@@ -185,7 +199,7 @@ static enum error_code sum_products(struct product product, int64_t N, struct te
     picoseconds added[TURNS] = { 0 };                   /* when the product in each buffer was added */
     enum error_code e = OK;
     if (P == 1) return tensor_1d_sp_overlap_multiply(&product, chunk_rows(&g, 0), own), OK;
-    open_buffers(product.tp, buffer, SUM_BUFFERS, g.longest, tensor_cols(own), &e, err);
+    open_buffers(product.tp, buffer, SUM_BUFFERS, g.longest, own, &e, err);
     for (int step = 0; step < P && e == OK; step++, sum = next) {
         /* Step s computes the product for the rows of device r - s - 1; the own rows come last. */
         const struct interval at = chunk_rows(&g, step + 1), then = chunk_rows(&g, step + 2);
@@ -219,6 +233,19 @@ static enum error_code sum_products(struct product product, int64_t N, struct te
     return e;
 }
 
+/* Exact sums are added in a buffer; the result is rounded when the last part has come. */
+static enum error_code sum_exactly(struct product product, int64_t N, struct tensor own, enum error_code agreed,
+                                   struct error *err)
+{
+    struct tensor sum = tensor_none;
+    enum error_code e = agreed;
+    if (!e) open_buffers(product.tp, &sum, 1, tensor_rows(own), tensor_2d(NULL, EXACT, 0, tensor_cols(own)), &e, err);
+    if (!e) e = sum_products(product, N, sum, err);
+    if (!e) dev_round(product.tp->device, own, sum);
+    device_free(product.tp->device, sum), tops_drop(product.tp, &product.tops);
+    return e;
+}
+
 /* ---- the products ------------------------------------------------------------------------------------------------ */
 
 static void forward_of_chunk(const struct product *product, struct interval at, struct tensor chunk)
@@ -233,6 +260,12 @@ static void forward_to_chunk(const struct product *product, struct interval at, 
                        product->W, product->b);
 }
 
+static void exact_forward_to_chunk(const struct product *product, struct interval at, struct tensor chunk)
+{
+    dev_linear_forward_part(product->tp->device, chunk, tensor_1d_sp_overlap_rows_of(product->X, at),
+                            tops_at(product, at), product->W, product->tops.others, product->b);
+}
+
 static enum error_code tensor_1d_sp_overlap_linear_forward(struct tensor_parallel *tp, enum param_role role, int64_t N,
                                                            struct tensor Y,
                                                            struct tensor X, struct tensor W, struct tensor b,
@@ -240,6 +273,11 @@ static enum error_code tensor_1d_sp_overlap_linear_forward(struct tensor_paralle
 {
     if (leads_inside(role))
         return gather_products((struct product){ tp, forward_of_chunk, .Y = Y, .W = W, .b = b }, N, X, err);
+    if (tp->device->exact) {
+        struct product p = { tp, exact_forward_to_chunk, .X = X, .W = W, .b = tp->rank == 0 ? b : tensor_none };
+        const enum error_code e = tops_of_forward(tp, SEQUENCE, &p.tops, X, W, err);
+        return sum_exactly(p, N, Y, e, err);
+    }
     return sum_products((struct product){ tp, forward_to_chunk, .X = X, .W = W, .b = tp->rank == 0 ? b : tensor_none },
                         N, Y, err);
 }
@@ -254,6 +292,12 @@ static void backward_to_chunk(const struct product *product, struct interval at,
     dev_linear_backward_input(product->tp->device, chunk, tensor_1d_sp_overlap_rows_of(product->Y, at), product->W);
 }
 
+static void exact_backward_to_chunk(const struct product *product, struct interval at, struct tensor chunk)
+{
+    dev_linear_backward_input_part(product->tp->device, chunk, tensor_1d_sp_overlap_rows_of(product->Y, at),
+                                   tops_at(product, at), product->W, product->tops.others);
+}
+
 static enum error_code tensor_1d_sp_overlap_linear_backward_input(struct tensor_parallel *tp,
                                                                   enum param_role role, int64_t N,
                                                                   struct tensor dX, struct tensor dY, struct tensor W,
@@ -261,6 +305,11 @@ static enum error_code tensor_1d_sp_overlap_linear_backward_input(struct tensor_
 {
     if (!leads_inside(role))
         return gather_products((struct product){ tp, backward_of_chunk, .X = dX, .W = W }, N, dY, err);
+    if (tp->device->exact) {
+        struct product p = { tp, exact_backward_to_chunk, .Y = dY, .W = W };
+        const enum error_code e = tops_of_input(tp, SEQUENCE, &p.tops, dY, W, err);
+        return sum_exactly(p, N, dX, e, err);
+    }
     return sum_products((struct product){ tp, backward_to_chunk, .Y = dY, .W = W }, N, dX, err);
 }
 
@@ -270,6 +319,25 @@ static void weight_of_chunk(const struct product *product, struct interval at, s
                                tensor_1d_sp_overlap_rows_of(product->Y, at), chunk);
 }
 
+static void exact_weight_of_chunk(const struct product *product, struct interval at, struct tensor chunk)
+{
+    dev_linear_backward_weight_part(product->tp->device, product->W, product->b,
+                                    tensor_1d_sp_overlap_rows_of(product->Y, at), tops_at(product, at), chunk,
+                                    tensor_none);
+}
+
+/* With exact sums: the rows of dY whose columns are cut have tops on which the devices agree. */
+static enum error_code exact_weight(struct tensor_parallel *tp, enum param_role role, int64_t N, struct tensor dW,
+                                    struct tensor db, struct tensor dY, struct tensor X, struct error *err)
+{
+    struct product p = { tp, exact_weight_of_chunk, .Y = dY, .W = dW, .b = db };
+    if (!leads_inside(role)) return terms_backward_weight(tp, SEQUENCE, false, dW, db, dY, X, err);
+    enum error_code e = terms_row_tops(tp, SEQUENCE, &p.tops.rows, dY, err);
+    if (!e) e = gather_products(p, N, X, err);
+    device_free(tp->device, p.tops.rows);
+    return e;
+}
+
 /* For a matrix that leads out, X and dY already have all rows. */
 static enum error_code tensor_1d_sp_overlap_linear_backward_weight(struct tensor_parallel *tp,
                                                                    enum param_role role, int64_t N,
@@ -277,6 +345,7 @@ static enum error_code tensor_1d_sp_overlap_linear_backward_weight(struct tensor
                                                                    struct tensor X,
                                                                    struct error *err)
 {
+    if (tp->device->exact) return exact_weight(tp, role, N, dW, db, dY, X, err);
     if (leads_inside(role))
         return gather_products((struct product){ tp, weight_of_chunk, .Y = dY, .W = dW, .b = db }, N, X, err);
     dev_linear_backward_weight(tp->device, dW, db, dY, X);
@@ -315,7 +384,7 @@ const struct tensor_scheme tensor_scheme_1d_sp_overlap = {
                              "sums",
               .source = "Wang et al., doi:10.1145/3567955.3567959; T3, arXiv:2401.16677", .volume = "as 1d-sp",
               .memory = "as 1d-sp; on their way 2 or 4 of P chunks of N/P rows" },
-    .rings = true, SEQUENCE_SCHEME, .linear_forward = tensor_1d_sp_overlap_linear_forward,
+    .rings = true, .exact = true, SEQUENCE_SCHEME, .linear_forward = tensor_1d_sp_overlap_linear_forward,
         .linear_backward_input = tensor_1d_sp_overlap_linear_backward_input,
     .linear_backward_weight = tensor_1d_sp_overlap_linear_backward_weight,
         .embedding_forward = tensor_1d_sp_overlap_embedding_forward,

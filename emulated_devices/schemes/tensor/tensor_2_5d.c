@@ -33,5 +33,5 @@ const struct tensor_scheme tensor_scheme_2_5d = {
               .volume = "1/P of (q-1) (21 N D + 36 d D^2 + 16 N) + 24 (d-1) D^2 + 28 D (d q - 1) elements a layer and "
                         "microbatch, on average, with F = 4 D and P = d q^2",
               .memory = "weights 1/q^2; a layer keeps (8 D + 2 F + H) N/P + 4 N/(d q)" },
-    .mesh = tensor_2_5d_mesh, SUMMA_SCHEME
+    .mesh = tensor_2_5d_mesh, .exact = true, SUMMA_SCHEME
 };

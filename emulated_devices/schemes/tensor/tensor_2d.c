@@ -40,5 +40,5 @@ const struct tensor_scheme tensor_scheme_2d = {
               .volume = "(q-1)/P (21 N D + 36 D^2 + 16 N + 28 D) elements a layer and microbatch, on average, with F "
                         "= 4 D and P = q^2",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/q" },
-    .mesh = tensor_2d_mesh, SUMMA_SCHEME
+    .mesh = tensor_2d_mesh, .exact = true, SUMMA_SCHEME
 };

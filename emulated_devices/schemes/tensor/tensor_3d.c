@@ -120,6 +120,14 @@ static enum error_code tensor_3d_linear_forward(struct tensor_parallel *tp, enum
     /* Device (i,j,l): x = rows of part i, all along one axis; w = whole block of W, gathered along i. */
     if (!e) e = tensor_3d_gather(tp, input_axis(role), N, X, &x, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
+    if (!e && tp->device->exact) {
+        /* Terms are on the devices along the third axis, which keep each their rows of the sum. */
+        int64_t rows[MESH_MOST_LISTED];
+        rows_along(tp, out, N, rows);
+        e = terms_forward(tp, out, rows, Y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none, err);
+        tensor_3d_drop(tp, x, w, y), shared_release(tp, &bias);
+        return e;
+    }
     if (!e) e = tensor_buffer(tp, &y, tensor_rows(x), tensor_cols(Y), err);
     /* y is a partial sum over the third axis; one device along that axis adds the bias. */
     if (!e) dev_linear_forward(tp->device, y, x, w, axes_index(tp, out) == 0 ? bias.taken : tensor_none);
@@ -138,6 +146,13 @@ static enum error_code tensor_3d_linear_backward_input(struct tensor_parallel *t
     /* dX = dY W: gathers along the axis of the output, sums along that of the input. */
     enum error_code e = tensor_3d_gather(tp, output_axis(role), N, dY, &dy, err);
     if (!e) e = gather_weight(tp, role, W, &w, err);
+    if (!e && tp->device->exact) {
+        int64_t rows[MESH_MOST_LISTED];
+        rows_along(tp, input_axis(role), N, rows);
+        e = terms_backward_input(tp, input_axis(role), rows, dX, dy, w, err);
+        tensor_3d_drop(tp, dy, w, dx);
+        return e;
+    }
     if (!e) e = tensor_buffer(tp, &dx, tensor_rows(dy), tensor_cols(dX), err);
     if (!e) dev_linear_backward_input(tp->device, dx, dy, w);
     if (!e) e = tensor_3d_scatter(tp, input_axis(role), N, dX, dx, err);
@@ -192,7 +207,9 @@ static enum error_code tensor_3d_linear_backward_weight(struct tensor_parallel *
     enum error_code e = tensor_3d_gather(tp, input_axis(role), N, X, &x, err);
     if (!e) e = tensor_3d_gather(tp, output_axis(role), N, dY, &dy, err);
     if (!e) e = zeroed_weight(tp, role, tensor_cols(dW), &dw, err);
-    if (!e) dev_linear_backward_weight(tp->device, dw, tensor_none, dy, x);
+    if (!e && tp->device->exact)
+        e = terms_add_weight(tp, input_axis(role), output_axis(role), dw, tensor_none, dy, x, err);
+    else if (!e) dev_linear_backward_weight(tp->device, dw, tensor_none, dy, x);
     if (!e) e = add_weight(tp, role, dW, dw, err);
     if (!e) e = tensor_3d_add_bias(tp, role, db, dY, err);
     tensor_3d_drop(tp, x, dy, dw);
@@ -255,11 +272,17 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
     if (pass != WEIGHT_PASS) forecast_allgather(forecast, I_AXIS, w, I);
     else forecast_reduce_scatter(forecast, I_AXIS, w, I);
     forecast->gradients = false;
-    if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(forecast, in, x, I);
+    const bool exact = tp->device->exact && !tokens;
+    const int64_t n = tensor_row_counts(tp, I_AXIS | in, in, N, x);
+    if (exact && pass == INPUT_PASS) forecast_terms(forecast, in, n, I, x, I);
+    else if (pass == INPUT_PASS || (tokens && pass == FORWARD_PASS)) forecast_reduce_scatter(forecast, in, x, I);
     else forecast_allgather(forecast, in, x, I);
     /* The embedding has no operand on its output side: its ids are on every device. */
-    if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(forecast, out, y, O);
+    if (exact && pass == FORWARD_PASS) forecast_terms(forecast, out, n, O, y, O);
+    else if (!tokens && pass == FORWARD_PASS) forecast_reduce_scatter(forecast, out, y, O);
     else if (!tokens) forecast_allgather(forecast, out, y, O);
+    if (exact && pass == WEIGHT_PASS)
+        forecast_terms(forecast, in, n, 0, NULL, 0), forecast_terms(forecast, out, n, 0, NULL, 0);
     if (has_bias && pass != INPUT_PASS) forecast_shared(forecast, output_side(tp, role), O, 1, pass);
 }
 
@@ -272,8 +295,8 @@ const struct tensor_scheme tensor_scheme_3d = {
               .volume = "1/P of 3 (p-1) (16 N D + 12 D^2) + 16 N (p-1) + 28 D (p^2-1) elements a layer and "
                         "microbatch, with F = 4 D and P = p^3",
               .memory = "weights 1/P; a layer keeps (8 D + 2 F + H) N/P + 4 N/p^2" },
-    .mesh = tensor_3d_mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS }, .cuts_vectors = true,
-    INNER_CUT({ .rows = I_AXIS | L_AXIS, .columns = J_AXIS }), .weight = tensor_3d_weight,
+    .exact = true, .mesh = tensor_3d_mesh, .stream = { .rows = I_AXIS | J_AXIS, .columns = L_AXIS },
+    .cuts_vectors = true, INNER_CUT({ .rows = I_AXIS | L_AXIS, .columns = J_AXIS }), .weight = tensor_3d_weight,
         .linear_forward = tensor_3d_linear_forward,
     .linear_backward_input = tensor_3d_linear_backward_input,
         .linear_backward_weight = tensor_3d_linear_backward_weight,

@@ -24,6 +24,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/tensor_sbp.h"
+#include "emulated_devices/schemes/tensor/terms.h"
 #include "ref/io/output.h"
 #include "ref/model/config.h"
 
@@ -169,6 +170,12 @@ static enum error_code tensor_sbp_bring(struct tensor_parallel *tp, struct sbp_m
     return e ? e : sbp_move(tp, matrix, from, to, own, brought->t, err);
 }
 
+/* Whether partial sums of a product stay exact until they are finished.  Parts of embeddings are numbers and zeros. */
+static bool keeps_sums(const struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made)
+{
+    return tp->device->exact && tp->devices > 1 && sbp_equal(made, P) && matrix.role != ROLE_TOKENS;
+}
+
 /* Where a product writes: where the result will lie, or a buffer.  Sums of partial sums are made in place. */
 static enum error_code tensor_sbp_make_room(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
                                             struct sbp to,
@@ -176,13 +183,30 @@ static enum error_code tensor_sbp_make_room(struct tensor_parallel *tp, struct s
 {
     const bool in_place = sbp_equal(made, to) || (sbp_equal(made, P) && sbp_equal(to, B)) || tp->devices == 1;
     *brought = (struct brought){ piece, !in_place };
+    if (keeps_sums(tp, matrix, made)) {
+        brought->buffer = true;
+        return make_piece(tp, matrix, made, EXACT, &brought->t, err);
+    }
     return in_place ? OK : make_piece(tp, matrix, made, piece.dtype, &brought->t, err);
+}
+
+/* Exact partial sums of whole rows move to their signature, and are rounded there. */
+static enum error_code give_sums(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp to,
+                                 struct tensor parts, struct tensor piece, struct error *err)
+{
+    struct tensor sums = parts;
+    enum error_code e = sbp_equal(to, B) ? OK : make_piece(tp, matrix, to, EXACT, &sums, err);
+    if (!e) e = sbp_move(tp, matrix, P, to, parts, sums, err);
+    if (!e) dev_round(tp->device, piece, sums);
+    if (sums.data != parts.data) device_free(tp->device, sums);
+    return e;
 }
 
 /* tensor_sbp_give moves a product's result to its final signature.  The call is collective unless both are equal. */
 static enum error_code tensor_sbp_give(struct tensor_parallel *tp, struct sbp_matrix matrix, struct sbp made,
                                        struct sbp to, struct brought brought, struct tensor piece, struct error *err)
 {
+    if (keeps_sums(tp, matrix, made)) return give_sums(tp, matrix, to, brought.t, piece, err);
     if (sbp_equal(made, to) || tp->devices == 1) return OK;
     return sbp_move(tp, matrix, made, to, brought.t, piece, err);
 }
@@ -236,6 +260,34 @@ static enum error_code add_sum(struct tensor_parallel *tp, struct tensor dW, str
     return e;
 }
 
+/* ---- products with exact sums, whose terms are on several devices ------------------------------------------------ */
+
+static enum error_code forward_terms(struct tensor_parallel *tp, struct tensor Y, struct tensor X, struct tensor W,
+                                     struct tensor b, struct error *err)
+{
+    struct tops t;
+    const enum error_code e = tops_of_forward(tp, ALL, &t, X, W, err);
+    if (!e) dev_linear_forward_part(tp->device, Y, X, t.rows, W, t.others, b);
+    tops_drop(tp, &t);
+    return e;
+}
+
+static enum error_code input_terms(struct tensor_parallel *tp, struct tensor dX, struct tensor dY, struct tensor W,
+                                   struct error *err)
+{
+    struct tops t;
+    const enum error_code e = tops_of_input(tp, ALL, &t, dY, W, err);
+    if (!e) dev_linear_backward_input_part(tp->device, dX, dY, t.rows, W, t.others);
+    tops_drop(tp, &t);
+    return e;
+}
+
+/* Whether devices have other columns of X or of dY. */
+static bool cuts_columns(const struct tensor_parallel *tp, const struct division *division)
+{
+    return tp->device->exact && tp->devices > 1 && division->W.kind == SBP_S;
+}
+
 /* ---- products ---------------------------------------------------------------------------------------------------- */
 
 /* Y = X W^T + b.  The order is the same on all devices: X, the bias, the product, then Y, because each move is
@@ -249,7 +301,8 @@ static enum error_code tensor_sbp_linear_forward(struct tensor_parallel *tp, enu
     enum error_code e = tensor_sbp_bring(tp, input_of(role, N), d.X, d.takes_X, X, room_for_X(tp, role, &d), &x, err);
     if (!e) e = bring_bias(tp, role, &d, b, &bias, err);
     if (!e) e = tensor_sbp_make_room(tp, output_of(role, N), d.makes_Y, d.Y, Y, &y, err);
-    if (!e) e = local_forward(tp, y.t, x.t, W, bias.t, err);
+    if (!e) e = keeps_sums(tp, output_of(role, N), d.makes_Y) ? forward_terms(tp, y.t, x.t, W, bias.t, err)
+                                                              : local_forward(tp, y.t, x.t, W, bias.t, err);
     /* The inputs are freed before Y moves, because the move may need a buffer of its own. */
     tensor_sbp_give_back(tp, bias), tensor_sbp_give_back(tp, x);
     if (!e) e = tensor_sbp_give(tp, output_of(role, N), d.makes_Y, d.Y, y, Y, err);
@@ -267,7 +320,8 @@ static enum error_code tensor_sbp_linear_backward_input(struct tensor_parallel *
     enum error_code e = tensor_sbp_bring(tp, output_of(role, N), d.Y, d.takes_dY, dY,
                                          room_for_dY(tp, role, &d), &dy, err);
     if (!e) e = tensor_sbp_make_room(tp, input_of(role, N), d.makes_dX, d.X, dX, &dx, err);
-    if (!e) e = local_backward_input(tp, dx.t, dy.t, W, err);
+    if (!e) e = keeps_sums(tp, input_of(role, N), d.makes_dX) ? input_terms(tp, dx.t, dy.t, W, err)
+                                                              : local_backward_input(tp, dx.t, dy.t, W, err);
     tensor_sbp_give_back(tp, dy);
     if (!e) e = tensor_sbp_give(tp, input_of(role, N), d.makes_dX, d.X, dx, dX, err);
     tensor_sbp_give_back(tp, dx);
@@ -311,7 +365,9 @@ static enum error_code tensor_sbp_linear_backward_weight(struct tensor_parallel 
     if (!e) e = bring_again(tp, output_of(role, N), d.Y, d.takes_dY, dY, room_for_dY(tp, role, &d), &dy, err);
     /* dW has earlier microbatches already, so the parts are summed apart from it. */
     if (!e && sums) e = zeros_like(tp, dW, &part, err);
-    if (!e) e = local_backward_weight(tp, sums ? part : dW, db_here ? db : tensor_none, dy.t, x.t, err);
+    const struct tensor w = sums ? part : dW, b = db_here ? db : tensor_none;
+    if (!e) e = cuts_columns(tp, &d) ? terms_backward_weight(tp, ALL, sbp_equal(d.W, S0), w, b, dy.t, x.t, err)
+                                     : local_backward_weight(tp, w, b, dy.t, x.t, err);
     if (!e && sums) e = add_sum(tp, dW, part, err);
     /* Where the product makes db with another signature, db is summed apart and moved as a row. */
     if (!e && !db_here && tensor_present(db)) e = tensor_sbp_add_bias(tp, role, &d, db, dy.t, err);
@@ -385,6 +441,15 @@ static void embedding_cost(struct forecast *forecast, enum tensor_pass pass, int
     forecast_gradient(forecast, embedded(forecast->tp->config->V), d.makes_dW, d.W);
 }
 
+/* A product's result moves; exact sums move as they are, after the devices have agreed on the largest sizes. */
+static void forecast_made(struct forecast *forecast, struct sbp_matrix matrix, struct sbp made, struct sbp to)
+{
+    const struct tensor_parallel *tp = forecast->tp;
+    if (!keeps_sums(tp, matrix, made)) return forecast_move(forecast, matrix, made, to);
+    forecast_statistics(forecast, ALL, matrix.N + tensor_width(tp, matrix.role, matrix.output, 0, 1));
+    forecast_sums(forecast, matrix, to);
+}
+
 /* matrix_cost enters the moves of the three products above, in the same order. */
 static void matrix_cost(struct forecast *forecast, enum param_role role, enum tensor_pass pass, int64_t N,
                         bool has_bias)
@@ -398,11 +463,12 @@ static void matrix_cost(struct forecast *forecast, enum param_role role, enum te
         /* A bias for a partial sum is not sent: bring_bias adds each column on one device only. */
         if (has_bias && !sbp_equal(takes_bias(&d), P))
             forecast_move(forecast, output_of(role, 1), bias_of(tp, role, &d), takes_bias(&d));
-        forecast_move(forecast, out, d.makes_Y, d.Y);
+        forecast_made(forecast, out, d.makes_Y, d.Y);
     } else if (pass == INPUT_PASS) {
         forecast_move(forecast, out, d.Y, d.takes_dY);
-        forecast_move(forecast, in, d.makes_dX, d.X);
+        forecast_made(forecast, in, d.makes_dX, d.X);
     } else {
+        if (cuts_columns(tp, &d)) forecast_terms(forecast, ALL, N, 0, NULL, 0);
         if (!room_for_X(tp, role, &d)) forecast_move(forecast, in, d.X, d.takes_X);
         if (!room_for_dY(tp, role, &d)) forecast_move(forecast, out, d.Y, d.takes_dY);
         forecast_gradient(forecast, input_of(role, tensor_width(tp, role, true, 0, 1)), d.makes_dW, d.W);
@@ -533,7 +599,7 @@ struct sbp_scheme sbp_scheme_of(const struct sbp_layout *layout, const char *nam
             .head = { .kind = TENSOR_SCHEME, .equality = REASSOCIATES, .name = name,
                       .description = "signatures from a text (docs/parallelism/signatures.md) decide what is sent",
                       .source = "OneFlow, arXiv:2110.15032" },
-            .mesh = tensor_sbp_mesh, .stream = tensor_sbp_cut(layout->of[SBP_STREAM]),
+            .exact = true, .mesh = tensor_sbp_mesh, .stream = tensor_sbp_cut(layout->of[SBP_STREAM]),
                 .heads = tensor_sbp_cut(layout->of[SBP_HEADS]),
             .feed = tensor_sbp_cut(layout->of[SBP_HIDDEN]), .logits = tensor_sbp_cut(layout->of[SBP_LOGITS]),
                 .weight = tensor_sbp_weight, .check = tensor_sbp_check,

@@ -99,6 +99,9 @@ enum error_code sbp_move(struct tensor_parallel *, struct sbp_matrix, struct sbp
 /** From S(1) to P: whole has zeros but for this device's columns.  Local. */
 void sbp_among_zeros(struct tensor_parallel *, struct sbp_matrix, struct tensor piece, struct tensor whole);
 
+/** Enter what sbp_move sends for exact sums, from P. */
+void forecast_sums(struct forecast *, struct sbp_matrix, struct sbp to);
+
 /** Enter what sbp_move sends; nothing if both signatures are the same. */
 void forecast_move(struct forecast *, struct sbp_matrix, struct sbp from, struct sbp to);
 

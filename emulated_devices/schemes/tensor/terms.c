@@ -8,14 +8,11 @@
  *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
  *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
  *
- * tensor_1d.c and tensor_1d_sp.c multiply through this file where the device computes exactly.  All calls are
- * collective over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
+ * All schemes of this folder multiply through this file where the device computes exactly.  All calls are collective
+ * over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/tensor/tensor.h"
-
-/* The tops of two operands lie side by side, so that one all-reduce agrees on both. */
-struct tops { struct tensor both, rows, others; };
+#include "emulated_devices/schemes/tensor/terms.h"
 
 static enum error_code tops_make(struct tensor_parallel *tp, struct tops *tops, int64_t rows, int64_t others,
                                  struct error *err)
@@ -32,6 +29,26 @@ static enum error_code tops_agree(struct tensor_parallel *tp, unsigned axes, con
     return allreduce(&tp->along[axes], tops->both.data, tensor_count(tops->both), tops->both.dtype, MAX, tp->allreduce,
                      err);
 }
+
+enum error_code tops_of_forward(struct tensor_parallel *tp, unsigned axes, struct tops *tops, struct tensor X,
+                                struct tensor W, struct error *err)
+{
+    const enum error_code e = tops_make(tp, tops, tensor_rows(X), tensor_rows(W), err);
+    if (e) return e;
+    dev_row_tops(tp->device, tops->rows, X), dev_row_tops(tp->device, tops->others, W);
+    return tops_agree(tp, axes, tops, err);
+}
+
+enum error_code tops_of_input(struct tensor_parallel *tp, unsigned axes, struct tops *tops, struct tensor dY,
+                              struct tensor W, struct error *err)
+{
+    const enum error_code e = tops_make(tp, tops, tensor_rows(dY), tensor_cols(W), err);
+    if (e) return e;
+    dev_row_tops(tp->device, tops->rows, dY), dev_column_tops(tp->device, tops->others, W);
+    return tops_agree(tp, axes, tops, err);
+}
+
+void tops_drop(struct tensor_parallel *tp, struct tops *tops) { device_free(tp->device, tops->both); }
 
 /* Memory for sums of a number of rows of Y. */
 static enum error_code terms_make(struct tensor_parallel *tp, int64_t rows, int64_t cols, struct tensor *sum,
@@ -62,8 +79,7 @@ static enum error_code terms_finish(struct tensor_parallel *tp, unsigned axes, c
 
 static void terms_drop(struct tensor_parallel *tp, struct tops *tops, struct tensor sum)
 {
-    if (sum.data) device_free(tp->device, sum);
-    if (tops->both.data) device_free(tp->device, tops->both);
+    device_free(tp->device, sum), tops_drop(tp, tops);
 }
 
 enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor Y,
@@ -71,11 +87,7 @@ enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const i
 {
     struct tops t;
     struct tensor sum = tensor_none;
-    enum error_code e = tops_make(tp, &t, tensor_rows(X), tensor_rows(W), err);
-    if (!e) {
-        dev_row_tops(tp->device, t.rows, X), dev_row_tops(tp->device, t.others, W);
-        e = tops_agree(tp, axes, &t, err);
-    }
+    enum error_code e = tops_of_forward(tp, axes, &t, X, W, err);
     if (!e) e = terms_make(tp, tensor_rows(X), tensor_cols(Y), &sum, err);
     /* sum [N, O] = the terms of this device's columns of X and W. */
     if (!e) dev_linear_forward_part(tp->device, sum, X, t.rows, W, t.others, b);
@@ -84,21 +96,26 @@ enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const i
     return e;
 }
 
+enum error_code terms_input_part(struct tensor_parallel *tp, unsigned axes, struct tensor *sum, struct tensor dY,
+                                 struct tensor W, struct error *err)
+{
+    struct tops t;
+    *sum = tensor_none;
+    enum error_code e = tops_of_input(tp, axes, &t, dY, W, err);
+    if (!e) e = terms_make(tp, tensor_rows(dY), tensor_cols(W), sum, err);
+    /* sum [N, I] = the terms of this device's columns of dY and rows of W. */
+    if (!e) dev_linear_backward_input_part(tp->device, *sum, dY, t.rows, W, t.others);
+    terms_drop(tp, &t, tensor_none);
+    return e;
+}
+
 enum error_code terms_backward_input(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor dX,
                                      struct tensor dY, struct tensor W, struct error *err)
 {
-    struct tops t;
-    struct tensor sum = tensor_none;
-    enum error_code e = tops_make(tp, &t, tensor_rows(dY), tensor_cols(W), err);
-    if (!e) {
-        dev_row_tops(tp->device, t.rows, dY), dev_column_tops(tp->device, t.others, W);
-        e = tops_agree(tp, axes, &t, err);
-    }
-    if (!e) e = terms_make(tp, tensor_rows(dY), tensor_cols(dX), &sum, err);
-    /* sum [N, I] = the terms of this device's columns of dY and rows of W. */
-    if (!e) dev_linear_backward_input_part(tp->device, sum, dY, t.rows, W, t.others);
+    struct tensor sum;
+    enum error_code e = terms_input_part(tp, axes, &sum, dY, W, err);
     if (!e) e = terms_finish(tp, axes, rows, dX, sum, err);
-    terms_drop(tp, &t, sum);
+    device_free(tp->device, sum);
     return e;
 }
 
@@ -117,6 +134,39 @@ enum error_code terms_backward_weight(struct tensor_parallel *tp, unsigned axes,
     return e;
 }
 
+enum error_code terms_row_tops(struct tensor_parallel *tp, unsigned axes, struct tensor *top, struct tensor X,
+                               struct error *err)
+{
+    struct tops tops;
+    enum error_code e = tops_make(tp, &tops, tensor_rows(X), 0, err);
+    *top = tops.both;
+    if (e) return e;
+    dev_row_tops(tp->device, tops.rows, X);
+    return tops_agree(tp, axes, &tops, err);
+}
+
+enum error_code terms_add_weight(struct tensor_parallel *tp, unsigned cut_dY, unsigned cut_X, struct tensor dW,
+                                 struct tensor db, struct tensor dY, struct tensor X, struct error *err)
+{
+    struct tensor dy = tensor_none, x = tensor_none;
+    enum error_code e = terms_row_tops(tp, cut_dY, &dy, dY, err);
+    if (!e) e = terms_row_tops(tp, cut_X, &x, X, err);
+    if (!e) dev_linear_backward_weight_part(tp->device, dW, db, dY, dy, X, x);
+    device_free(tp->device, dy), device_free(tp->device, x);
+    return e;
+}
+
+enum error_code terms_round(struct device *device, struct tensor to, struct tensor sums, struct error *err)
+{
+    if (to.dtype == F32) return dev_round(device, to, sums), OK;
+    const struct tensor wide = device_statistics(device, BUFFERS, tensor_rows(sums), tensor_cols(sums));
+    if (wide.data == NULL) return fail(err, ERR_MEMORY, "no memory to round %lld sums",
+                                       (long long)tensor_count(sums));
+    dev_round(device, wide, sums), dev_round(device, to, wide);
+    device_free(device, wide);
+    return OK;
+}
+
 void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t others, const int64_t rows[],
                     int64_t width)
 {
@@ -126,7 +176,8 @@ void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t
     forecast_statistics(forecast, axes, N + others);
     for (int i = 0; i < group->size && rows; i++) counts[i] = rows[i] * width;
     if (width > 0 && rows)
-        forecast_on(forecast, group, REDUCE_SCATTER, NULL, (struct collective){ .counts = counts, .dtype = EXACT });
+        forecast_on(forecast, group, REDUCE_SCATTER, tp->scheme->rings ? "ring" : NULL,
+                    (struct collective){ .counts = counts, .dtype = EXACT });
     else if (width > 0)
         forecast_on(forecast, group, ALLREDUCE, tp->allreduce,
                     (struct collective){ .count = N * width, .dtype = EXACT });

@@ -73,13 +73,18 @@ static enum error_code body_forward(const void *layer, struct expert_rows rows, 
     experts_multiply(layer, rows.results, rows.rows, rows.counts);
     return OK;
 }
-static void body_input(const void *layer, struct expert_rows rows, struct expert_gradients gradients)
+static enum error_code body_input(const void *layer, struct expert_rows rows, struct expert_gradients gradients,
+                                  struct error *err)
 {
+    (void)err;
     experts_multiply(layer, gradients.rows, gradients.results, rows.counts);
+    return OK;
 }
-static void body_weight(const void *layer, struct expert_rows rows, struct expert_gradients gradients)
+static enum error_code body_weight(const void *layer, struct expert_rows rows, struct expert_gradients gradients,
+                                   struct error *err)
 {
-    (void)layer, (void)rows, (void)gradients;
+    (void)layer, (void)rows, (void)gradients, (void)err;
+    return OK;
 }
 
 /* All experts share one piece of zeros for each matrix: weights are moved by schemes, but not read here. */

@@ -188,13 +188,51 @@ enum error_code head_exchange_back(const struct head_exchange *exchange, struct 
     return head_exchange_run(exchange, mine, theirs, fused, false, err);
 }
 
-void head_exchange_cost(struct forecast *forecast, const struct head_exchange *exchange, int64_t B,
-                        bool fused, bool gather)
+/* The format of gradients on their way. */
+static enum dtype head_exchange_format(const struct head_exchange *exchange)
+{
+    const struct tensor_parallel *const tp = exchange->tp;
+    const bool copies = exchange->devices > exchange->heads->keys.count || tp->heads.copies > 1;
+    return tp->device->exact && copies ? EXACT : tp->device->dtype;
+}
+
+struct tensor head_exchange_sums(const struct head_exchange *exchange, int64_t rows, int64_t cols)
+{
+    const enum dtype format = head_exchange_format(exchange);
+    return tensor_2d(device_tensor_in(exchange->tp->device, BUFFERS, format, rows * cols).data, format, rows, cols);
+}
+
+enum error_code head_exchange_gradients(const struct head_exchange *exchange, struct tensor d_qkv,
+                                        struct tensor theirs, struct error *err)
+{
+    if (theirs.dtype == d_qkv.dtype) return head_exchange_back(exchange, d_qkv, theirs, true, err);
+    struct device *const d = exchange->tp->device;
+    const struct tensor sums = head_exchange_sums(exchange, tensor_rows(d_qkv), tensor_cols(d_qkv));
+    if (sums.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradients of copied keys");
+    const enum error_code e = head_exchange_back(exchange, sums, theirs, true, err);
+    if (!e) dev_round(d, d_qkv, sums);
+    device_free(d, sums);
+    return e;
+}
+
+static void enter_exchange(struct forecast *forecast, const struct head_exchange *exchange, int64_t B, bool fused,
+                           bool gather, enum dtype dtype)
 {
     int64_t heads[MESH_MOST_LISTED], tokens[MESH_MOST_LISTED];
     /* The counts are those of head_exchange_run, so the forecast is exact. */
     counts_of(exchange, B, fused, heads, tokens);
     forecast_on(forecast, exchange->group, ALLTOALL, NULL,
                 (struct collective){ .counts = gather ? heads : tokens, .recvcounts = gather ? tokens : heads,
-                                     .dtype = exchange->tp->device->dtype });
+                                     .dtype = dtype });
+}
+
+void head_exchange_cost(struct forecast *forecast, const struct head_exchange *exchange, int64_t B,
+                        bool fused, bool gather)
+{
+    enter_exchange(forecast, exchange, B, fused, gather, exchange->tp->device->dtype);
+}
+
+void head_exchange_gradients_cost(struct forecast *forecast, const struct head_exchange *exchange, int64_t B)
+{
+    enter_exchange(forecast, exchange, B, true, false, head_exchange_format(exchange));
 }

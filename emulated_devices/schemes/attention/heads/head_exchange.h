@@ -55,7 +55,20 @@ enum error_code head_exchange_gather(const struct head_exchange *, struct tensor
 enum error_code head_exchange_back(const struct head_exchange *, struct tensor mine, struct tensor theirs, bool fused,
                                    struct error *);
 
-/** Enter what one exchange of B sequences sends.  gather: or the way back. */
+/** Memory [rows, cols] for gradients of this device's heads: EXACT, if several devices have copies of a key/value head
+ *  and sums are exact, because the parts of these are added before they round.  data: NULL without memory. */
+struct tensor head_exchange_sums(const struct head_exchange *, int64_t rows, int64_t cols);
+
+/**
+ * The way back of such gradients: d_qkv = what all members send, rounded once if d_qkv is not EXACT.
+ * Collective over the group.
+ * @return as head_exchange_back.
+ */
+enum error_code head_exchange_gradients(const struct head_exchange *, struct tensor d_qkv, struct tensor theirs,
+                                        struct error *);
+
+/** Enter what one exchange of B sequences sends.  gather: or the way back; the second one: the way of gradients. */
 void head_exchange_cost(struct forecast *, const struct head_exchange *, int64_t B, bool fused, bool gather);
+void head_exchange_gradients_cost(struct forecast *, const struct head_exchange *, int64_t B);
 
 #endif

@@ -140,14 +140,14 @@ enum error_code two_dimensional_backward_input(struct attention_call *call, stru
     struct attention_call inside = call_inside(call, &a);
     /* Gradients inside the exchange have the shapes of the kept out [B tokens, h A] and qkv. */
     inside.d_out = device_tensor_2d(d, BUFFERS, tensor_rows(inside.out), tensor_cols(inside.out));
-    inside.d_qkv = device_tensor_2d(d, BUFFERS, tensor_rows(inside.qkv), tensor_cols(inside.qkv));
+    inside.d_qkv = head_exchange_sums(&a.exchange, tensor_rows(inside.qkv), tensor_cols(inside.qkv));
     inside.d_sinks = head_exchange_sinks(&a.exchange, call->d_sinks);
     enum error_code e = inside.d_out.data && inside.d_qkv.data
                             ? OK : fail(err, ERR_MEMORY, "no memory for the gradients of attention");
     /* The output's gradient goes to heads, the ring runs backward, and d_qkv comes home with copies added. */
     if (!e) e = head_exchange_gather(&a.exchange, call->d_out, inside.d_out, false, err);
     if (!e) e = a.ring.scheme->backward_input(&inside, err);
-    if (!e) e = head_exchange_back(&a.exchange, call->d_qkv, inside.d_qkv, true, err);
+    if (!e) e = head_exchange_gradients(&a.exchange, call->d_qkv, inside.d_qkv, err);
     device_free(d, inside.d_out), device_free(d, inside.d_qkv);
     return e;
 }
@@ -174,5 +174,6 @@ void two_dimensional_cost(struct forecast *forecast, const struct context_parall
     /* The exchange pass gathers qkv and the output, and has no ring. */
     if (a.ring.scheme->cost && pass != EXCHANGE_PASS)
         a.ring.scheme->cost(forecast, &a.ring, pass, B * a.exchange.tokens);
-    head_exchange_cost(forecast, &a.exchange, B, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+    if (pass == INPUT_PASS) head_exchange_gradients_cost(forecast, &a.exchange, B);
+    else head_exchange_cost(forecast, &a.exchange, B, false, pass == EXCHANGE_PASS);
 }

@@ -170,8 +170,9 @@ static enum error_code flexsp_open_gradients(struct inside *inside, struct gradi
     const int64_t T = inside->h.x.tokens, width = tensor_cols(c->kept[QKV]);
     enum error_code e = cp_open(&inside->g, &gradients->d_out, 1, inside->g.own, T, tensor_cols(c->kept[OUT]), err);
     if (!e) e = cp_open(&inside->g, &gradients->delta, 1, inside->g.wide, inside->shape.H, T, err);
-    if (!e) e = cp_open(&inside->g, &gradients->d_qkv, 1, inside->g.own, T, width, err);
-    if (!e) e = cp_open(&inside->g, &gradients->wide, inside->g.own != inside->g.sums ? 1 : 0, inside->g.sums,
+    if (!e) gradients->d_qkv = head_exchange_sums(&inside->h.x, T, width);
+    if (!e && gradients->d_qkv.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the gradients of attention");
+    if (!e) e = cp_open(&inside->g, &gradients->wide, gradients->d_qkv.dtype != inside->g.sums ? 1 : 0, inside->g.sums,
                         T, width, err);
     return e;
 }
@@ -188,13 +189,14 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
     if (!e) e = head_exchange_gather(&p.h.x, call->d_out, s.d_out, false, err);
     if (!e) {
         /* sum [T, (h+2k) A] gets dQ in its first columns, dK and dV in its last ones. */
-        const struct tensor sum = p.g.own != p.g.sums ? s.wide : s.d_qkv;
+        const bool rounds = s.d_qkv.dtype != p.g.sums;
+        const struct tensor sum = rounds ? s.wide : s.d_qkv;
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
         dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
                                     attention_of_pairs(p.shape, p.pairs));
-        if (p.g.own != p.g.sums) dev_round(p.g.device, s.d_qkv, s.wide);
-        e = head_exchange_back(&p.h.x, call->d_qkv, s.d_qkv, true, err);
+        if (rounds) dev_round(p.g.device, s.d_qkv, s.wide);
+        e = head_exchange_gradients(&p.h.x, call->d_qkv, s.d_qkv, err);
     }
     cp_close(&p.g, &s.d_out, 1), cp_close(&p.g, &s.delta, 1), cp_close(&p.g, &s.d_qkv, 1), cp_close(&p.g, &s.wide, 1);
     cp_end(&p.g);
@@ -219,7 +221,8 @@ static void flexsp_cost(struct forecast *forecast, const struct context_parallel
     if (h.x.tokens == 0) return;
     /* The group's tokens are one sequence.  The first exchange is fused except in backward, the second only there. */
     head_exchange_cost(forecast, &h.x, 1, pass != INPUT_PASS, true);
-    head_exchange_cost(forecast, &h.x, 1, pass == INPUT_PASS, pass == EXCHANGE_PASS);
+    if (pass == INPUT_PASS) head_exchange_gradients_cost(forecast, &h.x, 1);
+    else head_exchange_cost(forecast, &h.x, 1, false, pass == EXCHANGE_PASS);
 }
 
 static const char *flexsp_refuses(const struct context_parallel *cp, const struct model_config *config)

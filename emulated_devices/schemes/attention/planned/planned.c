@@ -312,14 +312,15 @@ static void planned_open_gradients(struct planned *planned)
 static void take_gradients(struct planned *planned)
 {
     const struct tensor d_qkv = planned_inside(planned, planned->g.call->d_qkv, false);
-    const struct tensor all = planned->g.own == planned->g.sums ? d_qkv
+    const bool rounds = d_qkv.dtype != planned->g.sums;
+    const struct tensor all = !rounds ? d_qkv
         : planned_buffer(planned, planned->g.sums, tensor_rows(d_qkv), tensor_cols(d_qkv));
     for (int b = 0; b < planned->plan->blocks && !planned->e; b++)
         if (planned_owns(planned, b)) {
             planned_copy_queries(planned, planned_rows(planned, all, b), planned->at[b].d_queries);
             cp_copy_keys(&planned->g, planned_rows(planned, all, b), planned->at[b].d_keys);
         }
-    if (!planned->e && planned->g.own != planned->g.sums) dev_round(planned->g.device, d_qkv, all);
+    if (!planned->e && rounds) dev_round(planned->g.device, d_qkv, all);
     planned_remap(planned, d_qkv, planned->g.call->d_qkv, true);
 }
 

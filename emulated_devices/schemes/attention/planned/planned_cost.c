@@ -91,13 +91,16 @@ static void forecast_run(void *context, const struct remap_run *remap_run)
     const uint64_t size = (uint64_t)remap_run->count * dtype_size(x->cp->tp->device->dtype);
     const uint64_t narrow = (uint64_t)(x->cp->heads->queries.count * x->cp->tp->config->A) * size;
     const uint64_t whole = narrow + (uint64_t)cp_keys_width(x->cp) * size;
+    /* Gradients of copied keys go home as sums (heads_add_exactly). */
+    const uint64_t numbers = whole / dtype_size(x->cp->tp->device->dtype),
+        gradient = heads_add_exactly(x->cp->tp) ? numbers * dtype_size(EXACT) : whole;
     /* A run that stays on its device is copied there. */
     if (remap_run->inside == remap_run->outside) return;
     if (remap_run->outside == x->cp->rank) forecast_message(x->f, x->cp->group, remap_run->inside, whole);
     for (int i = 0; i < 2 && x->backward && remap_run->outside == x->cp->rank; i++)
         forecast_message(x->f, x->cp->group, remap_run->inside, narrow);
     if (remap_run->inside == x->cp->rank)
-        forecast_message(x->f, x->cp->group, remap_run->outside, x->backward ? whole : narrow);
+        forecast_message(x->f, x->cp->group, remap_run->outside, x->backward ? gradient : narrow);
 }
 
 void planned_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
