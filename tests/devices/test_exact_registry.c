@@ -57,11 +57,10 @@ static void test_optimizers(void **state)
     }
 }
 
+/* Residual streams are mixed by matrices that no exact operation has yet. */
 static bool has_no_exact_sums(const struct model_config *config)
 {
-    const struct mixture_config *const m = &config->mixture;
-    return LATENT(config) || STREAMS(config) > 1 || config->sinks ||
-           (config->mlp == MLP_MIXTURE && m->zero > 0 && !m->zero_is_null);
+    return STREAMS(config) > 1;
 }
 
 static void test_models(void **state)
