@@ -19,12 +19,13 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
-/* A sequence adds this to the sum; with exact sums a multiple of 2^-26, as in router_losses.c. */
+/* A row adds this to the sum for each expert.  With exact sums it is a multiple of 2^-32: devices may hold any rows of a
+ * sequence, and in fp64 their sums are exact up to 2^21 in all. */
 #ifdef SUMS_EXACTLY
 #include "ref/exact/grid.h"
-static double FN(of_sequence)(double x) { return grid_round(x * 0x1p26) * 0x1p-26; }
+static double FN(of_row)(double x) { return grid_round(x * 0x1p32) * 0x1p-32; }
 #else
-static double FN(of_sequence)(double x) { return x; }
+static double FN(of_row)(double x) { return x; }
 #endif
 
 /* Return what a row's scores need. */
@@ -82,12 +83,13 @@ void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tens
     assert(tensor_rows(whole) % S == 0 && N == B * here);
     for (int64_t b = 0; b < B; b++)
         for (int64_t e = 0; e < E; e++) {
-            double P = 0;
+            const double f = one * FN(choices_of)(all + b * S * k, S * k, e);
+            double fP = 0;                                 /* f_e times what the rows here add to P_e */
             for (int64_t n = b * here; n < (b + 1) * here; n++) {
                 const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
-                P += FN(part)(&s, e) / s.total;
+                fP += FN(of_row)(f * (FN(part)(&s, e) / s.total / (double)S));
             }
-            *sum += FN(of_sequence)(one * FN(choices_of)(all + b * S * k, S * k, e) * (P / (double)S));
+            *sum += fP;
         }
 }
 
