@@ -19,8 +19,8 @@
 #include "ref/ops/exp.h"
 #include "ref/ops/reduce.h"
 
-/* A row adds this to the sum for each expert.  With exact sums it is a multiple of 2^-32: devices may hold any rows of a
- * sequence, and in fp64 their sums are exact up to 2^21 in all. */
+/* A row adds this to the sum for each expert.  With exact sums it is a multiple of 2^-32: devices may hold any rows of
+ * a sequence, and in fp64 their sums are exact up to 2^21 in all. */
 #ifdef SUMS_EXACTLY
 #include "ref/exact/grid.h"
 static double FN(of_row)(double x) { return grid_round(x * 0x1p32) * 0x1p-32; }
