@@ -1,5 +1,4 @@
 # `--arithmetic exact`: every layout ends with the bits of one device; what cannot take part is refused by name.
-# tier: check
 . "$(dirname "$0")/lib.sh"
 
 exact='--arithmetic exact --seq 20 --batch 5 --steps 3 --seed 7'
