@@ -52,7 +52,7 @@ static const struct boxing_transfer *transfer_to(const struct boxing_transfer *l
     return NULL;
 }
 
-/* What one device sends is what the other one expects, in the same order. */
+/* A device sends what the receiver expects, in one order. */
 static void check_ends(const struct boxing *all, int devices)
 {
     for (int a = 0; a < devices; a++)
@@ -104,7 +104,7 @@ static void test_drawn(void **state)
     assert_true(boundaries > 100);
 }
 
-/* Of devices with equal parts neighbours ask different ones: four copies send to four receivers, one each. */
+/* Neighbours ask different devices, where several have equal parts: four copies send to four receivers, one each. */
 static void test_spread(void **state)
 {
     struct plan plan = case_plan(1, 1, 1);

@@ -74,7 +74,7 @@ static void test_selective_offloading(void **state)
     context_plan_free(&p);
 }
 
-/* Of 20K tokens 12 of 32 layers have room on one device with room for 8K, so 20 leave and not 30.  Of 9K tokens one
+/* With 20K tokens, 12 of 32 layers have room on one device with room for 8K, so 20 leave and not 30.  Of 9K tokens one
  * layer could be copied in time, which saves no device, so none leaves. */
 static void test_least_that_leaves(void **state)
 {

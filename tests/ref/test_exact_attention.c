@@ -364,7 +364,7 @@ static void test_alone_as_in_a_pack(void **state)
     free(a.mask.data), call_free(&pack);
 }
 
-/* The same operations in ordinary arithmetic: their sums, from three pieces of the keys, give the result of all. */
+/* Ordinary operations give the result of all keys, too, from sums over three pieces of the keys. */
 static void test_ordinary_sums(void **state)
 {
     const struct ops *op = ops_for(F64);

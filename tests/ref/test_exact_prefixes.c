@@ -30,7 +30,7 @@ static void draw_ids(int32_t ids[B * S], int64_t V)
     for (int i = 0; i < B * S; i++) ids[i] = (int32_t)(random_uniform(3, 4, (uint64_t)i) * (double)V);
 }
 
-static void forward(struct transformer *m, const int32_t *ids, int64_t sequences, int64_t tokens)
+static void prefixes_forward(struct transformer *m, const int32_t *ids, int64_t sequences, int64_t tokens)
 {
     struct error err;
     double loss;
@@ -52,15 +52,15 @@ static void check_model(const char *name, enum dtype dtype)
     int32_t ids[B * S], packed[B * S];
     open_exact(&m, name, dtype), open_exact(&alone, name, dtype);
     draw_ids(ids, m.config.V);
-    forward(&m, ids, B, S);
+    prefixes_forward(&m, ids, B, S);
     for (int64_t n = 1; n <= S; n += 1 + n / 2)
-        forward(&alone, ids + S, 1, n), must_have(&alone, m.logits.data, S, "in a batch of longer sequences");
+        prefixes_forward(&alone, ids + S, 1, n), must_have(&alone, m.logits.data, S, "in a batch of longer sequences");
     /* Three samples of 7 tokens in each sequence, with positions of their own. */
     for (int i = 0; i < B * S; i++) packed[i] = i % SAMPLE;
     m.packed = packed;
-    forward(&m, ids, B, S);
+    prefixes_forward(&m, ids, B, S);
     for (int first = 0; first < B * S; first += SAMPLE)
-        forward(&alone, ids + first, 1, SAMPLE), must_have(&alone, m.logits.data, first, "in a pack");
+        prefixes_forward(&alone, ids + first, 1, SAMPLE), must_have(&alone, m.logits.data, first, "in a pack");
     transformer_close(&m), transformer_close(&alone);
 }
 

@@ -388,6 +388,29 @@ static void biases_balance(void **state)
     balances("longcat", 0.02);
 }
 
+/* With exact sums, devices may have any rows of a sequence: their losses add up to those bits that one device has. */
+static void sequence_losses_of_parts(void **state)
+{
+    enum { S = 7, E = 5, K = 2 };
+    (void)state;
+    now = ops_exact(F32), logits = matrix(F32, S, E), experts = matrix(I32, S, K);
+    for (int64_t i = 0; i < S * E; i++) tensor_set(logits, i, sin(1.7 * (double)i));
+    for (int64_t i = 0; i < S * K; i++) ((int32_t *)experts.data)[i] = (int32_t)(i % K + 2 * (i % 3 == 0));
+    const struct router_rule softmax = { .scale = 1 };
+    double whole = 0;
+    now->sequence_balance_forward(&whole, logits, experts, experts, S, &softmax);
+    assert_true(whole > 0.5);
+    for (int64_t first = 1; first < S; first++) {
+        double upper = 0, lower = 0;
+        now->sequence_balance_forward(&upper, tensor_rows_of(logits, 0, first), tensor_rows_of(experts, 0, first),
+                                      experts, S, &softmax);
+        now->sequence_balance_forward(&lower, tensor_rows_of(logits, first, S - first),
+                                      tensor_rows_of(experts, first, S - first), experts, S, &softmax);
+        if (upper + lower != whole)
+            fail_msg("rows 0 to %d and the others have %.17g, all have %.17g", (int)first - 1, upper + lower, whole);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -395,7 +418,7 @@ int main(void)
         cmocka_unit_test(numbers_before_nan), cmocka_unit_test(rules_that_are_none),
         cmocka_unit_test(choices_over_the_capacity),
         cmocka_unit_test(gradients_of_what_stays), cmocka_unit_test(moves_of_the_bias),
-        cmocka_unit_test(biases_balance),
+        cmocka_unit_test(biases_balance), cmocka_unit_test(sequence_losses_of_parts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
