@@ -194,6 +194,7 @@ static void plan_report(const struct train_record *record)
     report_virtual_time(record);
     plan_report_waits(record);
     report_budget_print(record->out, &training);
+    report_failures_print(record);
     report_folding(record);
     report_fit(record);
     if (record->plan->profile) memory_report(record, report_budget(o));
@@ -252,7 +253,8 @@ static enum error_code planned_step_room(struct planned_step *planned, const str
     *r = (struct train_record){ .options = options, .out = run_stream(options), .overridden = "", .plan = f };
     r->step = calloc(steps, sizeof *r->step), r->seconds = calloc(steps, sizeof *r->seconds);
     enum error_code e = options->memory_of ? memory_profile_find(&f->profile, options->memory_of, err) : OK;
-    if (f->profile) e = memory_profile_check(f->profile, &options->plan, err);
+    if (!e && f->profile) e = memory_profile_check(f->profile, &options->plan, err);
+    if (!e) e = report_failures_check(options, err);
     return e ? e : r->step && r->seconds ? OK : fail(err, ERR_MEMORY, "no memory for the record");
 }
 
@@ -322,7 +324,8 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
         *numbers = (struct plan_numbers){ virtual_speed_of(&planned.record), plan_fullest(&planned.record)->peak.total,
                                           options->plan.mesh.devices, planned.record.folded.crew.lives,
                                           .memory = f->profile ? f->memory[f->fullest_of] : (struct memory_of){ 0 },
-                                          .budget = report_budget(options), .sent = plan_most_sent(&planned.record) };
+                                          .budget = report_budget(options), .sent = plan_most_sent(&planned.record),
+                                          .goodput = report_goodput(&planned.record) };
     planned_step_close(&planned);
     return e;
 }

@@ -6,6 +6,7 @@
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
+#include "emulated_devices/run/report/report_failures.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/train/data/data.h"
@@ -59,6 +60,7 @@ struct train_options {
     uint64_t memory;                    /* budget of a device; 0: none */
     const char *memory_of;              /* of --memory-of: the framework whose memory a plan also says; NULL: none */
     uint64_t tokens;                    /* of a whole training that a plan is made for; 0: not asked for */
+    struct failures_asked failures;     /* of --mtbf and the options beside it */
     bool isolate;                       /* every operation gets the reference's inputs */
     struct checkpoint saved;            /* of --resume, or of --model's folder: settings that are not given */
     bool override;                      /* continue although settings differ from the saved run */

@@ -122,6 +122,15 @@ enum error_code quantity_planned_utilization(struct claim *claim, const struct c
     return e;
 }
 
+/* Per cent of the time that makes progress when devices fail, with the words of --mtbf. */
+enum error_code quantity_planned_goodput(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct plan_numbers numbers;
+    const enum error_code e = plan_claim(&numbers, claim, false, setting, err);
+    if (!e) claim->ours = 100 * numbers.goodput;
+    return e;
+}
+
 /* The peak that a source prints: of our own tensors, or with --memory-of what a framework's allocator has. */
 static enum error_code planned_peak(uint64_t *bytes, const struct claim *claim, const struct plan_numbers *numbers,
                                     struct error *err)

@@ -27,6 +27,8 @@ const struct quantity quantities[] = {
     { "planned-memory",
       "peak of the device that needs most in such a step, in --unit: --held own, reserved or allocated",
       quantity_planned_memory },
+    { "planned-goodput", "share of time in per cent that makes progress when devices fail, with --mtbf",
+      quantity_planned_goodput },
     { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
       quantity_planned_order },
     { "planned-gain",

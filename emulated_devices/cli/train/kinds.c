@@ -12,7 +12,7 @@ static const char *const of_training[] = {
     "--isolate", "--paranoid", "--save", "--save-every", "--keep", "--eval-every", "--owners-out", "--resume",
     "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
-    "--unfolded", "--dry-run", "--tokens", "--memory-of", "--from", NULL
+    "--unfolded", "--dry-run", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL
 };
 
 const struct run_kind run_infer = {
@@ -41,7 +41,7 @@ static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
 static const char *const of_reports[] = { OF_NUMBERS, OF_SAMPLES, "--json", "--film", "--page",
-                                          "--page-steps", "--tokens", "--memory-of", "--from", NULL };
+                                          "--page-steps", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {
     .command = "plan", .without = of_numbers, .steps = 1, .more = plan_options,

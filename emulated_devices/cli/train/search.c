@@ -126,7 +126,13 @@ static void take_common(struct searched *searched, const struct option *own)
     static const struct option json[] = { { .name = "--json", .argument = "FILE", .kind = OPTION_STRING }, { 0 } };
     static const struct option of_plan[] = {
         { .name = "--memory", .argument = "SIZE", .kind = OPTION_SIZE },
-        { .name = "--tokens", .argument = "N", .kind = OPTION_COUNT }, { 0 }
+        { .name = "--tokens", .argument = "N", .kind = OPTION_COUNT },
+        { .name = "--mtbf", .argument = "HOURS", .kind = OPTION_DOUBLE },
+        { .name = "--device-mtbf", .argument = "HOURS", .kind = OPTION_DOUBLE },
+        { .name = "--restart", .argument = "SECONDS", .kind = OPTION_DOUBLE },
+        { .name = "--storage", .argument = "SIZE", .kind = OPTION_SIZE },
+        { .name = "--checkpoint", .argument = "HOW", .kind = OPTION_STRING },
+        { .name = "--checkpoint-every", .argument = "STEPS", .kind = OPTION_COUNT }, { 0 }
     };
     const struct train_options *o = searched->options;
     for (int i = 0; i < o->argc; i++) {

@@ -17,6 +17,9 @@ struct run_kind {
     const struct option *more;          /* options that it has besides; NULL: none */
     bool infers;                        /* forward passes alone */
 };
+/* Options of `orrery plan` about failures (run/report/report_failures.h). */
+#define OF_FAILURES "--mtbf", "--device-mtbf", "--restart", "--storage", "--checkpoint", "--checkpoint-every"
+
 extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_show_memory, run_show_plan;
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.

@@ -173,6 +173,7 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     report_speed_json(root, record);
     const struct training training = report_training_of(record);
     report_budget_json(root, &training);
+    report_failures_json(root, record);
     if (record->options->check) report_check_json(record, root);
     if (record->plan) plan_report_json(root, record);
     return root;

@@ -45,7 +45,7 @@ static void own_options(struct option_list *own, const struct run_kind *kind, co
     for (const struct option *o = kind->more; o && o->kind != OPTION_END; o++) option_list_add(own, o, 1);
 }
 
-static const char *const of_plans[] = { "--unfolded", "--tokens", "--memory-of", "--from", NULL };
+static const char *const of_plans[] = { "--unfolded", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL };
 
 const struct run_kind run_train = { .command = "train", .steps = 100, .without = of_plans,
                                     .what = "Train a model on a mesh of emulated devices." };
@@ -67,6 +67,7 @@ static struct train_words usual_words(const struct run_kind *kind)
 static struct train_options usual_options(void)
 {
     return (struct train_options){ .trace_steps = 2, .trace_format = "chrome", .page_steps = 1, .live = LIVE_OFF,
+                                   .failures = { .restart = -1, .checkpoint = "sync" },
                                    .log_every = 1,
                                    .plan = { .seed = 42, .chunks = 1, .comm_streams = USUAL_COMM_STREAMS,
                                              .tensor = tensor_scheme_at(0)->head.name,

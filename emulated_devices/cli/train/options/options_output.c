@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/options/options.h"
 
 static const char *const trace_formats[] = { "chrome", "chakra", "goal", NULL };
+static const char *const saves[] = { "sync", "async", NULL };
 static const char *const whens[] = { "no", "yes", "auto", NULL };
 
 void output_options(struct option_list *to, struct train_options *options, struct train_words *words)
@@ -16,6 +17,20 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--tokens", "T", OPTION_COUNT, &options->tokens, .min = 1, .max = 1e18,
           .help = "also say what a training on T tokens takes, such as 300B or 15T: steps, days, device hours, and, if "
                   "the cluster's file has \"costs\", energy and dollars; default: only of a step" },
+        { "--mtbf", "HOURS", OPTION_DOUBLE, &options->failures.between, .min = 1e-3, .max = 1e9,
+          .help = "also say what failures cost a training, and after how many steps checkpoints are best saved: hours "
+                  "between failures of the whole job, on average (docs/plans/failures.md)" },
+        { "--device-mtbf", "HOURS", OPTION_DOUBLE, &options->failures.device_between, .min = 1e-3, .max = 1e12,
+          .help = "the same, as hours between failures of one device" },
+        { "--restart", "SECONDS", OPTION_DOUBLE, &options->failures.restart, .min = 0, .max = 1e7,
+          .help = "with --mtbf: from a failure until checkpoints are read again; default: 300" },
+        { "--storage", "SIZE", OPTION_SIZE, &options->failures.storage, .min = 1, .max = 1e18,
+          .help = "with --mtbf: bytes that all devices together write in a second, such as 2TB; default: what the "
+                  "hosts' drives take" },
+        { "--checkpoint", "HOW", OPTION_CHOICE, &options->failures.checkpoint, .choices = saves,
+          .help = "with --mtbf: how checkpoints are saved, sync or async: while the next passes run; default: sync" },
+        { "--checkpoint-every", "STEPS", OPTION_COUNT, &options->failures.every, .min = 1, .max = 1e9,
+          .help = "with --mtbf: steps between checkpoints; default: as many as are best" },
         { "--trace", "FILE", OPTION_STRING, &options->trace,
           .help = "write what every device does when, as a Chrome trace for ui.perfetto.dev" },
         { "--trace-format", "NAME", OPTION_CHOICE, &options->trace_format, .choices = trace_formats,
