@@ -418,7 +418,8 @@ static void sequence_losses_of_many_experts(void **state)
     enum { B = 2, S = 3, E = 4100, K = 2 };
     static const int32_t choice[B * S * K] = { 0, 4099, 7, 4096, 4099, 0, 5, 4095, 4097, CHOICE_NONE, 5, 4097 };
     (void)state;
-    now = ops_for(F64), logits = matrix(F64, B * S, E), dlogits = matrix(F64, B * S, E), experts = matrix(I32, B * S, K);
+    now = ops_for(F64), experts = matrix(I32, B * S, K);
+    logits = matrix(F64, B * S, E), dlogits = matrix(F64, B * S, E);
     for (int64_t i = 0; i < B * S * E; i++) tensor_set(logits, i, 3 * sin(1.7 * (double)i)), tensor_set(dlogits, i, 0);
     memcpy(experts.data, choice, sizeof choice);
     const struct router_rule softmax = { .scale = 1 };

@@ -15,8 +15,8 @@
 
 static const double SEEN_GAIN = 0.005;      /* a ratio nearer to 1 than this is 1.00 in the table */
 
-/* Beyond so many devices a bucket of gradients has a million numbers for each device, as Megatron's has: a part of 25 MiB
- * for each of a thousand devices is so small that its latency is most of its time. */
+/* Beyond so many devices a bucket of gradients has a million numbers for each device, as Megatron's has: of 25 MiB a
+ * thousand devices have parts so small that latency is most of their time. */
 static const int USUAL_BUCKETS_UP_TO = 64;
 static const int64_t BUCKET_OF_A_DEVICE = 4000000;                      /* bytes */
 

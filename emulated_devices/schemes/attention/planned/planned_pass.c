@@ -281,7 +281,8 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
     if (e || planned->g.B == 0) return e;
     const struct context_index *const index = planned->plan->index;
     const int rank = planned->g.cp->rank;
-    const size_t blocks = (size_t)context_list_count(&index->here, rank), moves = (size_t)context_list_count(&index->moves, rank),
+    const size_t blocks = (size_t)context_list_count(&index->here, rank),
+        moves = (size_t)context_list_count(&index->moves, rank),
         runs = (size_t)context_list_count(&index->remapped, rank),
         guests = (size_t)(context_list_count(&index->guests[CONTEXT_QUERIES], rank) +
                           context_list_count(&index->guests[CONTEXT_KEYS], rank));

@@ -53,7 +53,7 @@ static inline bool planned_owns(const struct planned *planned, int block)
     return planned->plan->block[block].home == planned->g.cp->rank;
 }
 
-/* What this device has of a block of its list. */
+/* Return what this device has of a block of its list. */
 static inline struct here *planned_at(const struct planned *planned, int block)
 {
     return &planned->at[context_index_here(planned->plan->index, planned->g.cp->rank, block)];
