@@ -76,8 +76,12 @@ int64_t trainer_replica_labels(const struct trainer *trainer)
 static void take_rows(int32_t *into, const int32_t *of, int64_t N, const struct intervals *rows)
 {
     for (int i = 0; i < rows->count && of; i++)
-        /* Parallel streams repeat the batch: row N is row 0 of the next stream. */
-        for (int64_t k = 0; k < rows->at[i].count; k++) *into++ = of[(rows->at[i].first + k) % N];
+        for (int64_t k = 0, n; k < rows->at[i].count; k += n, into += n) {
+            /* Parallel streams repeat the batch: row N is row 0 of the next stream. */
+            const int64_t at = (rows->at[i].first + k) % N, left = rows->at[i].count - k;
+            n = left < N - at ? left : N - at;
+            memcpy(into, of + at, (size_t)n * sizeof *into);
+        }
 }
 
 /* Set the positions of this device's tokens in packed samples, and the mask of its sequences. */

@@ -4,8 +4,10 @@
  * which callers must ask; functions with an error_code return ERR_PLAN or ERR_MEMORY.
  */
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/planning.h"
 #include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/schemes/attention/streams.h"
+#include "ref/machine/measure.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sample_mask.h"
 #include <stdio.h>
@@ -227,13 +229,27 @@ static int find_kept(const struct attention_scheme *scheme, const struct context
     return -1;
 }
 
+static struct planning planning;
+
+struct planning planning_so_far(void) { return planning; }
+
+/* Let the scheme make a plan, and note how long the planner takes. */
+static enum error_code plan_by(const struct attention_scheme *scheme, struct context_plan *out,
+                               const struct context_load *load, struct error *err)
+{
+    const double begin = measure_processor();
+    const enum error_code e = scheme->plan(out, load, err);
+    planning.seconds += measure_processor() - begin, planning.plans++;
+    return e;
+}
+
 /* Make a plan, or share a kept one.  In the end the load is freed, or kept. */
 static enum error_code make_or_share(const struct attention_scheme *scheme, struct context_load *load,
                                      struct context_plan *out, struct error *err)
 {
     struct context_plan again;
     const int same = find_kept(scheme, load);
-    enum error_code e = same >= 0 ? context_plan_share(out, &kept[same].plan, err) : scheme->plan(out, load, err);
+    enum error_code e = same >= 0 ? context_plan_share(out, &kept[same].plan, err) : plan_by(scheme, out, load, err);
     if (e || same >= 0 || load->sees != load->made || context_plan_share(&again, out, NULL)) {
         context_load_free(load);
         return e;

@@ -66,12 +66,31 @@ static double FN(share_of_one)(int64_t E, int64_t S, int64_t k, const struct rou
     return (double)E / (double)(rule->scores == SCORES_NEAR ? S : S * k);
 }
 
-static double FN(choices_of)(const int32_t *expert, int64_t places, int64_t e)
+enum { COUNTED = 4096 };                /* experts whose choices are counted at once: 16 KiB of the stack */
+
+/* How often the experts from `first` on were chosen in a sequence. */
+struct FN(counted) { const int32_t *sequence; int64_t first; int32_t of[COUNTED]; };
+
+/* Count the choices of COUNTED experts from `first` on, if they are not the ones counted last: all rows of a sequence
+ * need the same counts. */
+static const int32_t *FN(choices_from)(struct FN(counted) *counted, const int32_t *sequence, int64_t places,
+                                       int64_t first)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < places; i++) n += choice_made(expert[i]) == e;
-    return (double)n;
+    if (counted->sequence == sequence && counted->first == first) return counted->of;
+    counted->sequence = sequence, counted->first = first;
+    for (int64_t e = 0; e < COUNTED; e++) counted->of[e] = 0;
+    for (int64_t i = 0; i < places; i++) {
+        const int64_t e = sequence[i] == CHOICE_NONE ? -1 : choice_made(sequence[i]) - first;
+        if (e >= 0 && e < COUNTED) counted->of[e]++;
+    }
+    return counted->of;
 }
+
+/* How many of E experts are in the block that begins with the `first`th. */
+static int64_t FN(in_block)(int64_t E, int64_t first) { return E - first < COUNTED ? E - first : COUNTED; }
+
+/* f_e times what rows of a sequence add to P_e, summed over the rows, for some experts. */
+struct FN(added) { double of[COUNTED]; };
 
 void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tensor experts, struct tensor whole,
                                   int64_t S, const struct router_rule *rule)
@@ -80,17 +99,35 @@ void FN(sequence_balance_forward)(double *sum, struct tensor logits, struct tens
     const int32_t *expert = experts.data, *all = whole.data;
     const double one = FN(share_of_one)(E, S, k, rule);
     const int64_t B = tensor_rows(whole) / S, here = B > 0 ? N / B : 0;
+    struct FN(counted) counted;
+    struct FN(added) added;
+    counted.sequence = NULL;
     assert(tensor_rows(whole) % S == 0 && N == B * here);
     for (int64_t b = 0; b < B; b++)
-        for (int64_t e = 0; e < E; e++) {
-            const double f = one * FN(choices_of)(all + b * S * k, S * k, e);
-            double fP = 0;                                 /* f_e times what the rows here add to P_e */
+        for (int64_t first = 0; first < E; first += COUNTED) {
+            const int32_t *const chosen = FN(choices_from)(&counted, all + b * S * k, S * k, first);
+            const int64_t block = FN(in_block)(E, first);
+            for (int64_t e = 0; e < block; e++) added.of[e] = 0;
             for (int64_t n = b * here; n < (b + 1) * here; n++) {
                 const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
-                fP += FN(of_row)(f * (FN(part)(&s, e) / s.total / (double)S));
+                for (int64_t e = 0; e < block; e++)
+                    added.of[e] += FN(of_row)(one * chosen[e] * (FN(part)(&s, first + e) / s.total / (double)S));
             }
-            *sum += fP;
+            for (int64_t e = 0; e < block; e++) *sum += added.of[e];
         }
+}
+
+/* A row's sum_e(g_e s'_e). */
+static real FN(inner_of)(struct FN(counted) *counted, const struct FN(scores) *s, const int32_t *sequence,
+                         int64_t places, int64_t E, double one)
+{
+    real inner = 0;
+    for (int64_t first = 0; first < E; first += COUNTED) {
+        const int32_t *const chosen = FN(choices_from)(counted, sequence, places, first);
+        for (int64_t e = 0; e < FN(in_block)(E, first); e++)
+            if (chosen[e] > 0) inner += (real)(one * chosen[e]) * FN(part)(s, first + e) / s->total;
+    }
+    return inner;
 }
 
 void FN(sequence_balance_backward_input)(struct tensor dlogits, struct tensor logits, struct tensor experts,
@@ -102,17 +139,23 @@ void FN(sequence_balance_backward_input)(struct tensor dlogits, struct tensor lo
     const int64_t B = tensor_rows(whole) / S, here = B > 0 ? N / B : 0;
     assert(tensor_count(dlogits) == N * E && N == B * here);
 
-    #pragma omp parallel for schedule(static) if (N * E > PARALLEL_FROM)
-    for (int64_t n = 0; n < N; n++) {
-        const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
-        const int32_t *of_sequence = all + n / here * S * k;
-        real *restrict dx = DATA(dlogits) + n * E, inner = 0;
-        for (int64_t i = 0; i < S * k; i++)
-            if (of_sequence[i] != CHOICE_NONE)
-                inner += (real)one * FN(part)(&s, choice_made(of_sequence[i])) / s.total;
-        for (int64_t e = 0; e < E; e++) {
-            const real g = (real)(one * FN(choices_of)(of_sequence, S * k, e)), p = FN(part)(&s, e);
-            dx[e] += p / s.total * (s.sigmoid ? 1 - p : 1) * (g - inner);
+    #pragma omp parallel if (N * E > PARALLEL_FROM)
+    {
+        struct FN(counted) counted;
+        counted.sequence = NULL;
+        #pragma omp for schedule(static)
+        for (int64_t n = 0; n < N; n++) {
+            const struct FN(scores) s = FN(scores_of)(CONST_DATA(logits) + n * E, E, expert + n * k, k, rule);
+            const int32_t *const sequence = all + n / here * S * k;
+            const real inner = FN(inner_of)(&counted, &s, sequence, S * k, E, one);
+            real *restrict dx = DATA(dlogits) + n * E;
+            for (int64_t first = 0; first < E; first += COUNTED) {
+                const int32_t *const chosen = FN(choices_from)(&counted, sequence, S * k, first);
+                for (int64_t e = 0; e < FN(in_block)(E, first); e++) {
+                    const real p = FN(part)(&s, first + e);
+                    dx[first + e] += p / s.total * (s.sigmoid ? 1 - p : 1) * ((real)(one * chosen[e]) - inner);
+                }
+            }
         }
     }
 }

@@ -7,17 +7,19 @@ test_table() {
     run bench lengths $small --devices 8,16 --micro 2; expect_status 0; expect_silent; expect_columns 100
     local system mesh
     for system in Ulysses 'ring \(zigzag\)' FlexSP ByteScale Zeppelin DCP; do
-        expect_out "^ +8 +$system +8 x 1 +[0-9.]+ +[0-9]+ +[0-9.]+$"
+        expect_out "^ +8 +$system +8 x 1 +[0-9.]+ +[0-9]+ +[0-9.]+( +[0-9]+\.[0-9]{3})?$"
         expect_out "^ +16 +$system +8 x 2 +"
     done
-    for system in FlexSP ByteScale Zeppelin DCP; do expect_out "^ +16 +$system +16 x 1 +"; expect_out "^ +16 +$system .* (yes|NO)$"; done
+    # A planner's seconds stand with each scheme that plans.
+    expect_out '^ +16 +DCP +16 x 1 .* [0-9]+\.[0-9]{3}$'; expect_no_out '^ +16 +Ulysses .* [0-9]+\.[0-9]{3}$'
+    for system in FlexSP ByteScale Zeppelin DCP; do expect_out "^ +16 +$system +16 x 1 +"; expect_out "^ +16 +$system .* (yes|same|NO)$"; done
 }
 
 # Each paper's ablation is a row, and a part for nodes changes nothing inside one.
 test_ablations() {
     run bench lengths $small --devices 8,16 --micro 2; expect_status 0
     local part
-    for part in 'FlexSP +groups of 8 only: Ulysses' 'ByteScale +data-aware sharding: a ring' 'ByteScale +balance over a step' \
+    for part in 'FlexSP +groups of 8 only: Ulysses' 'FlexSP +choice of microbatches' 'ByteScale +data-aware sharding: a ring' 'ByteScale +balance over a step' \
         'Zeppelin +remapping' 'Zeppelin +routing between nodes' 'Zeppelin +placing on nodes first' \
         'DCP +rounds of messages' 'DCP +dividing by nodes first'; do
         expect_out "^ +8 +$part +[0-9.]+ +(yes|same|NO)$"; expect_out "^ +16 +$part +[0-9.]+ +(yes|same|NO)$"
@@ -47,16 +49,34 @@ test_without() {
     expect_error '--attention ulysses has nothing to leave out'
 }
 
+as_in_the_table='--model llama-tiny:L=2 --vocabulary 1024 --seq 256 --pack lognormal:20,1.5 --batch 2 --cp 8 --dtype bf16 --cluster h100-infiniband'
+
+# The rate of the plan that was just made.
+rate() { grep -oE '[0-9.]+[KMG]? tokens/s/device' "$place/out" | head -n 1 | awk '{ k = $1 ~ /K/ ? 1e3 : $1 ~ /M/ ? 1e6 : 1; print $1 * k }'; }
+
+# row_has SYSTEM RATE: the system's row of 8 devices has this rate.
+row_has() {
+    awk -v row=" 8 +$1 +8 x 1" -v rate="$2" '$0 ~ row { for (i = 5; i <= NF; i++) if ($i > 0.99 * rate && $i < 1.01 * rate) found = 1 } END { exit !found }' "$place/out" ||
+        complain "a plan of $1 has $2 tokens/s/device"
+}
+
 # A row of the table says what `orrery plan` says of that mesh.
 test_as_a_plan() {
-    run bench lengths $small --devices 8 --micro 2 --json bench.json; expect_status 0
-    run plan --model llama-tiny:L=2 --vocabulary 1024 --seq 256 --pack lognormal:20,1.5 --batch 2 --micro 2 --cp 8 --attention hdp \
-        --dtype bf16 --cluster h100-infiniband
-    expect_status 0
-    local rate=$(grep -oE '[0-9.]+[KMG]? tokens/s/device' "$place/out" | head -n 1 | sed 's/ .*//')
-    run bench lengths $small --devices 8 --micro 2
-    awk -v rate="$rate" '/ByteScale +8 x 1/ { k = rate ~ /K/ ? 1e3 : rate ~ /M/ ? 1e6 : 1; r = $(NF - 1) / (rate * k); exit !(r > 0.99 && r < 1.01) }' "$place/out" ||
-        complain "a plan has $rate tokens/s/device"
+    run plan $as_in_the_table --micro 2 --attention hdp; expect_status 0
+    local hdp=$(rate)
+    run bench lengths $small --devices 8 --micro 2; expect_status 0
+    row_has ByteScale "$hdp"
+}
+
+# FlexSP's row is a plan that chooses microbatches, of devices that hold a step at once; without the choice there are as many as others have.
+test_choice() {
+    local chosen given
+    run plan $as_in_the_table --micro-tokens 64 --attention flexsp; expect_status 0; chosen=$(rate)
+    run plan $as_in_the_table --micro 2 --attention flexsp;         expect_status 0; given=$(rate)
+    run bench lengths $small --devices 8 --micro 2; expect_status 0
+    row_has FlexSP "$chosen"
+    awk -v r="$chosen" -v g="$given" '/FlexSP +choice of microbatches/ { x = $(NF - 1) * g / r; found = x > 0.98 && x < 1.02 } END { exit !found }' "$place/out" ||
+        complain "with the choice $chosen tokens/s/device, without $given"
 }
 
 test_refusals() {
@@ -66,4 +86,4 @@ test_refusals() {
     run bench lengths --pack empty;              expect_status 1; expect_error '--pack empty: has no lengths'
 }
 
-run_tests test_table test_ablations test_without test_as_a_plan test_refusals
+run_tests test_table test_ablations test_without test_as_a_plan test_choice test_refusals

@@ -4,6 +4,7 @@
 #include "tests/devices/planning.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
+#include "ref/model/config.h"
 #include <stdlib.h>
 
 enum { P = 8, MANY = 256 };
@@ -229,11 +230,34 @@ static void test_groups(void **state)
         }
 }
 
+/* The pairs of all groups are those of all samples, under a causal mask and under one that hides more. */
+static void test_pairs_of_groups(void **state)
+{
+    static const int64_t length[] = { 40, 3, 17, 9, 1, 26, 5, 12 };
+    (void)state;
+    for (int masked = 0; masked < 2; masked++) {
+        struct context_load l = timed(length, 8, 4);
+        struct attention_mask mask;
+        double want = 0, pairs = 0;
+        assert_int_equal(attention_mask_parse(&mask, masked ? "lambda:1,4" : "causal", &err), OK);
+        assert_int_equal(context_load_mask(&l, &mask, &err), OK);
+        struct context_plan p = plan_of(&l);
+        /* A token sees the tokens before it and itself: with the mask the first of its sample and its window. */
+        for (int i = 0; i < l.samples; i++)
+            for (int64_t t = 1; t <= length[i]; t++) want += (double)(masked && t > 5 ? 5 : t);
+        for (int g = 0; g < p.groups; g++) pairs += p.pairs[g];
+        if (!(p.groups > 1 && pairs == want)) fail_msg("%d groups have %g pairs, not %g", p.groups, pairs, want);
+        context_plan_free(&p);
+        free(l.made);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_few_samples_exactly),
                                         cmocka_unit_test(test_better_than_equal_groups),
                                         cmocka_unit_test(test_buckets), cmocka_unit_test(test_many_alike),
-                                        cmocka_unit_test(test_groups), cmocka_unit_test(test_many_devices) };
+                                        cmocka_unit_test(test_groups), cmocka_unit_test(test_many_devices),
+                                        cmocka_unit_test(test_pairs_of_groups) };
     return cmocka_run_group_tests_name("flexsp", tests, NULL, NULL);
 }

@@ -411,6 +411,37 @@ static void sequence_losses_of_parts(void **state)
     }
 }
 
+/* Of more experts than are counted at once, and of more rows than one, each choice counts: by the formulas, written
+ * again.  Choices beyond the first 4096 experts are in a block of their own. */
+static void sequence_losses_of_many_experts(void **state)
+{
+    enum { B = 2, S = 3, E = 4100, K = 2 };
+    static const int32_t choice[B * S * K] = { 0, 4099, 7, 4096, 4099, 0, 5, 4095, 4097, CHOICE_NONE, 5, 4097 };
+    (void)state;
+    now = ops_for(F64), experts = matrix(I32, B * S, K);
+    logits = matrix(F64, B * S, E), dlogits = matrix(F64, B * S, E);
+    for (int64_t i = 0; i < B * S * E; i++) tensor_set(logits, i, 3 * sin(1.7 * (double)i)), tensor_set(dlogits, i, 0);
+    memcpy(experts.data, choice, sizeof choice);
+    const struct router_rule softmax = { .scale = 1 };
+    double sum = 0, want = 0, off = 0;
+    now->sequence_balance_forward(&sum, logits, experts, experts, S, &softmax);
+    now->sequence_balance_backward_input(dlogits, logits, experts, experts, S, &softmax, 1);
+    for (int n = 0; n < B * S; n++) {
+        double total = 0, inner = 0, f[E] = { 0 };
+        for (int i = 0; i < S * K; i++)
+            if (choice[n / S * S * K + i] != CHOICE_NONE) f[choice[n / S * S * K + i]] += (double)E / (S * K);
+        for (int e = 0; e < E; e++) total += exp(tensor_get(logits, n * E + e));
+        for (int e = 0; e < E; e++) inner += f[e] / S * exp(tensor_get(logits, n * E + e)) / total;
+        for (int e = 0; e < E; e++) {
+            const double p = exp(tensor_get(logits, n * E + e)) / total;
+            off = fmax(off, fabs(tensor_get(dlogits, n * E + e) - p * (f[e] / S - inner)));
+        }
+        want += inner;
+    }
+    if (!(fabs(sum - want) <= 1e-12 * want)) fail_msg("the losses are %.17g, want %.17g", sum, want);
+    if (!(off <= 1e-13)) fail_msg("a gradient is off by %.3g", off);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -419,6 +450,7 @@ int main(void)
         cmocka_unit_test(choices_over_the_capacity),
         cmocka_unit_test(gradients_of_what_stays), cmocka_unit_test(moves_of_the_bias),
         cmocka_unit_test(biases_balance), cmocka_unit_test(sequence_losses_of_parts),
+        cmocka_unit_test(sequence_losses_of_many_experts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

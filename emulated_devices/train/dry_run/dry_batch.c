@@ -47,11 +47,16 @@ static void list_samples(struct step_samples *samples, const struct plan *plan, 
                          const int32_t *within)
 {
     int64_t n = 0;
-    for (int64_t i = 0; i < plan->B * plan->S; i++) {
-        if (sample_position(within[i]) == 0) samples->length[n++] = 0;
-        samples->length[n - 1]++;
-        samples->labels[i / plan->S] += labels[i] != IGNORE_LABEL;
-        samples->first[i / plan->S + 1] = n;
+    for (int64_t b = 0; b < plan->B; b++) {
+        const int64_t end = (b + 1) * plan->S;
+        int64_t counted = 0, length = 0;
+        /* A sequence begins with a sample, so the last sample of the sequence before has ended. */
+        for (int64_t i = b * plan->S; i < end; i++) {
+            if (length > 0 && sample_position(within[i]) == 0) samples->length[n++] = length, length = 0;
+            length++, counted += labels[i] != IGNORE_LABEL;
+        }
+        samples->length[n++] = length;
+        samples->labels[b] += counted, samples->first[b + 1] = n;
     }
 }
 

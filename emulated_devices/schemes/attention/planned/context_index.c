@@ -105,6 +105,13 @@ static int list_guests(struct context_index *index, const struct context_plan *p
     return guests;
 }
 
+bool context_index_has_guest(const struct context_index *index, enum context_data data, int block, int device)
+{
+    const struct context_guest wanted = { block, device };
+    const size_t n = (size_t)index->guests_in_all[data];
+    return n > 0 && bsearch(&wanted, index->guest[data], n, sizeof wanted, compare_guests) != NULL;
+}
+
 /* ---- the rest ---------------------------------------------------------------------------------------------------- */
 
 static bool list_works(struct context_index *index, const struct context_plan *plan)
@@ -113,6 +120,84 @@ static bool list_works(struct context_index *index, const struct context_plan *p
     for (int i = 0; i < plan->works && index->first_work; i++) index->first_work[plan->work[i].device + 1]++;
     for (int d = 0; d < plan->devices && index->first_work; d++) index->first_work[d + 1] += index->first_work[d];
     return index->first_work != NULL;
+}
+
+/* Blocks are sorted by home, so the rows of a home count up from one block to the next. */
+static bool list_blocks(struct context_index *index, const struct context_plan *plan)
+{
+    index->first_block = calloc((size_t)plan->devices + 1, sizeof *index->first_block);
+    index->row = calloc((size_t)plan->blocks + 1, sizeof *index->row);
+    if (index->first_block == NULL || index->row == NULL) return false;
+    for (int b = 0; b < plan->blocks; b++) {
+        const int64_t n = context_block_tokens(&plan->block[b]);
+        const bool follows = b > 0 && plan->block[b].home == plan->block[b - 1].home;
+        index->row[b] = follows ? index->row[b - 1] + context_block_tokens(&plan->block[b - 1]) : 0;
+        index->first_block[plan->block[b].home + 1]++;
+        if (n > index->longest) index->longest = n;
+    }
+    for (int d = 0; d < plan->devices; d++) index->first_block[d + 1] += index->first_block[d];
+    return true;
+}
+
+/* The blocks of a device, each once: last[block] is the device that listed the block last. */
+struct listing { int *last, *block, device, count; };
+
+static void list_block(struct listing *listing, int block)
+{
+    if (listing->last[block] == listing->device) return;
+    listing->last[block] = listing->device, listing->block[listing->count++] = block;
+}
+
+static int ascending(const void *x, const void *y) { return (*(const int *)x > *(const int *)y) -
+                                                             (*(const int *)x < *(const int *)y); }
+
+/* List the blocks of a device: its own, those of its moves, and those that it or another device is guest of. */
+static void list_device(struct listing *listing, const struct context_index *index, const struct context_plan *plan)
+{
+    const int d = listing->device;
+    listing->count = 0;
+    for (int b = index->first_block[d]; b < index->first_block[d + 1]; b++) list_block(listing, b);
+    for (int64_t i = 0; i < context_list_count(&index->moves, d); i++)
+        list_block(listing, plan->move[context_list_of(&index->moves, d)[i]].block);
+    for (int data = 0; data < 2; data++)
+        for (int64_t i = 0; i < context_list_count(&index->guests[data], d); i++)
+            list_block(listing, index->guest[data][context_list_of(&index->guests[data], d)[i]].block);
+    if (listing->count > 0) qsort(listing->block, (size_t)listing->count, sizeof *listing->block, ascending);
+}
+
+static bool list_here(struct context_index *index, const struct context_plan *plan)
+{
+    struct context_list *const here = &index->here;
+    struct listing l = { .last = malloc(((size_t)plan->blocks + 1) * sizeof *l.last),
+                         .block = malloc(((size_t)plan->blocks + 1) * sizeof *l.block) };
+    here->first = calloc((size_t)plan->devices + 1, sizeof *here->first);
+    bool ok = l.last && l.block && here->first;
+    for (int b = 0; b < plan->blocks && ok; b++) l.last[b] = -1;
+    for (int64_t room = 0; l.device < plan->devices && ok; l.device++) {
+        list_device(&l, index, plan);
+        const int64_t first = here->first[l.device], end = here->first[l.device + 1] = first + l.count;
+        if (end > room || here->at == NULL) {
+            room = 2 * end + plan->blocks;
+            int *const longer = realloc(here->at, ((size_t)room + 1) * sizeof *longer);
+            ok = longer != NULL;
+            if (ok) here->at = longer;
+        }
+        if (ok) memcpy(here->at + first, l.block, (size_t)l.count * sizeof *l.block);
+    }
+    free(l.last), free(l.block);
+    return ok;
+}
+
+int context_index_here(const struct context_index *index, int device, int block)
+{
+    const int *const at = context_list_of(&index->here, device);
+    int least = 0, most = (int)context_list_count(&index->here, device) - 1;
+    while (least < most) {
+        const int middle = (least + most) / 2;
+        if (at[middle] < block) least = middle + 1;
+        else most = middle;
+    }
+    return least;
 }
 
 static void context_index_add(void *context, const struct remap_run *run)
@@ -146,13 +231,14 @@ static bool list_positions(struct context_index *index, const struct context_pla
 struct context_index *context_index_make(const struct context_plan *plan)
 {
     struct context_index *const x = calloc(1, sizeof *x);
-    bool ok = x != NULL && list_works(x, plan) && list_positions(x, plan) &&
+    bool ok = x != NULL && list_works(x, plan) && list_blocks(x, plan) && list_positions(x, plan) &&
               list_by_device(&x->moves, plan, x, plan->moves, ends_of_move);
     for (enum context_data data = CONTEXT_QUERIES; data <= CONTEXT_KEYS && ok; data++) {
-        const int guests = list_guests(x, plan, data);
+        const int guests = x->guests_in_all[data] = list_guests(x, plan, data);
         ok = guests >= 0 && list_by_device(&x->guests[data], plan, x, guests,
                                            data == CONTEXT_KEYS ? ends_of_keys : ends_of_query);
     }
+    ok = ok && list_here(x, plan);
     if (ok) remap_each(plan, context_index_add, x);
     ok = ok && x->room >= 0 && list_runs(x, plan, ends_of_run);
     if (ok) return x;
@@ -165,7 +251,8 @@ static void context_list_free(struct context_list *list) { free(list->first), fr
 void context_index_free(struct context_index *index)
 {
     if (index == NULL) return;
-    context_list_free(&index->moves), context_list_free(&index->remapped);
+    context_list_free(&index->moves), context_list_free(&index->remapped), context_list_free(&index->here);
     for (int i = 0; i < 2; i++) context_list_free(&index->guests[i]), free(index->guest[i]);
+    free(index->first_block), free(index->row);
     free(index->first_work), free(index->run), free(index->position), free(index->start), free(index);
 }

@@ -21,8 +21,13 @@ struct context_guest { int block, device; };
 
 struct context_index {
     int *first_work;                    /* [devices + 1] the plan's works are sorted by device */
+    int *first_block;                   /* [devices + 1] its blocks are sorted by home */
+    int64_t *row;                       /* [blocks] of a block's first token, among those of its home */
+    int64_t longest;                    /* tokens of the longest block */
+    struct context_list here;           /* blocks of which a device has, sends, receives or carries something */
     struct context_list moves;          /* of the plan's moves */
     struct context_guest *guest[2];     /* of each enum context_data: by block, then by device */
+    int guests_in_all[2];               /* entries of both */
     struct context_list guests[2];      /* of their entries */
     struct remap_run *run;              /* rows that move, or stay, between attention and the rest */
     int runs, room;                     /* entries of `run`; for how many there is memory */
@@ -34,6 +39,12 @@ struct context_index {
 /** Make the index of a sorted plan.  Local.  @return the index, or NULL without memory. */
 struct context_index *context_index_make(const struct context_plan *);
 void context_index_free(struct context_index *);
+
+/** Where a block is in a device's list `here`; the block is there. */
+int context_index_here(const struct context_index *, int device, int block);
+
+/** Whether a device that is not a block's home works with the block's data. */
+bool context_index_has_guest(const struct context_index *, enum context_data, int block, int device);
 
 /** The entries of a device. */
 static inline int64_t context_list_count(const struct context_list *list, int device)

@@ -149,7 +149,9 @@ int64_t context_block_end(const struct context_block *block)
 
 void context_plan_attended(struct intervals *tokens, const struct context_plan *plan, int device)
 {
-    for (int b = 0; b < plan->blocks; b++)
+    /* While a planner plans, blocks are not sorted yet, so all of them are looked at. */
+    const int *const first = plan->index ? plan->index->first_block + device : (const int[]){ 0, plan->blocks };
+    for (int b = first[0]; b < first[1]; b++)
         for (int i = 0; i < 2 && plan->block[b].home == device; i++) intervals_add(tokens, plan->block[b].tokens[i]);
 }
 
@@ -178,7 +180,9 @@ static int64_t causal_pairs(struct interval q, struct interval k)
 
 bool context_works_with(const struct context_plan *plan, enum context_data data, int block, int device)
 {
-    const int *const first = plan->index->first_work;
+    const struct context_index *const index = plan->index;
+    const int *const first = index->first_work;
+    if (plan->block[block].home != device) return context_index_has_guest(index, data, block, device);
     for (int i = first[device]; i < first[device + 1]; i++)
         if ((data == CONTEXT_KEYS ? plan->work[i].key : plan->work[i].query) == block) return true;
     return false;
@@ -315,6 +319,58 @@ static bool sort(struct context_plan *plan)
     return ok;
 }
 
+/* The first token of the sample with a token: the last of the ascending `first` that is not after the token. */
+static int64_t sample_with(const int64_t first[], int samples, int64_t token)
+{
+    int least = 0, most = samples - 1;
+    while (least < most) {
+        const int middle = (least + most + 1) / 2;
+        if (first[middle] <= token) least = middle;
+        else most = middle - 1;
+    }
+    return first[least];
+}
+
+/* Count the tokens that those of a range see, who are of a sample that begins at `first`. */
+static int64_t pairs_seen_from(const struct context_load *load, struct interval tokens, int64_t first)
+{
+    int64_t pairs = 0;
+    if (load->sees == NULL) return tokens.count * (tokens.first - first) + tokens.count * (tokens.count + 1) / 2;
+    for (int64_t i = tokens.first * load->ranges; i < interval_end(tokens) * load->ranges; i++)
+        pairs += load->sees[2 * i + 1] - load->sees[2 * i];
+    return pairs;
+}
+
+/* A sample is in one group, so the tokens of a group see only tokens of the group.  @return false without memory. */
+static bool count_pairs_of_groups(struct context_plan *plan, const struct context_load *load)
+{
+    int64_t *const first = malloc(((size_t)load->samples + 1) * sizeof *first);
+    if (first == NULL) return false;
+    first[0] = 0;
+    for (int i = 0; i < load->samples; i++) first[i + 1] = first[i] + load->length[i];
+    for (int g = 0; g < plan->groups; g++) plan->pairs[g] = 0;
+    for (int b = 0, g = 0; b < plan->blocks; b++) {
+        const struct context_block *const k = &plan->block[b];
+        const int64_t begin = sample_with(first, load->samples, k->tokens[0].first);
+        while (k->home >= plan->group[g].first + plan->group[g].devices) g++;
+        for (int i = 0; i < 2; i++) plan->pairs[g] += (double)pairs_seen_from(load, k->tokens[i], begin);
+    }
+    free(first);
+    return true;
+}
+
+/* The virtual clock is charged by the pairs of each work, or of a group, which are counted once here. */
+static enum error_code context_plan_count(struct context_plan *plan, const struct context_load *load,
+                                          struct error *err)
+{
+    plan->pairs = malloc(((size_t)plan->works + (size_t)plan->groups + 1) * sizeof *plan->pairs);
+    if (plan->pairs == NULL || (plan->groups > 0 && !count_pairs_of_groups(plan, load)))
+        return fail(err, ERR_MEMORY, "no memory for a plan of %d works", plan->works);
+    for (int i = 0; i < plan->works; i++)
+        plan->pairs[i] = context_pairs(load, &plan->block[plan->work[i].query], &plan->block[plan->work[i].key]);
+    return OK;
+}
+
 /* Return a digest of all that the plan says.  Only numbers are added, no pointers, so equal plans have equal
  * digests. */
 static struct sha256_text digest(const struct context_plan *plan)
@@ -347,11 +403,7 @@ enum error_code context_plan_finish(struct context_plan *plan, const struct cont
     enum error_code e = plan->lost || !sort(plan)
         ? fail(err, ERR_MEMORY, "no memory for a plan of %d blocks", plan->blocks)
                                             : context_plan_check(plan, load, err);
-    /* The virtual clock is charged by the pairs of each work, which are counted once here. */
-    if (!e) plan->pairs = malloc(((size_t)plan->works + 1) * sizeof *plan->pairs);
-    if (!e && plan->pairs == NULL) e = fail(err, ERR_MEMORY, "no memory for a plan of %d works", plan->works);
-    for (int i = 0; i < plan->works && !e; i++)
-        plan->pairs[i] = context_pairs(load, &plan->block[plan->work[i].query], &plan->block[plan->work[i].key]);
+    if (!e) e = context_plan_count(plan, load, err);
     if (!e) plan->index = context_index_make(plan);
     if (!e && plan->index == NULL) e = fail(err, ERR_MEMORY, "no memory for the lists of %d devices", plan->devices);
     if (e) context_plan_free(plan);

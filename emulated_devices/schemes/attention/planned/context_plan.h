@@ -84,7 +84,8 @@ struct context_plan {
     bool lost;                          /* there was no memory for all */
     double *away;                       /* [devices] the part of a stage's layers, less two, whose activations leave for
                                          * the slow tier between forward and backward, if they may; NULL: all */
-    double *pairs;                      /* [works] of tokens that see each other; set by context_plan_finish */
+    double *pairs;                      /* [works], or [groups], of tokens that see each other; set by
+                                         * context_plan_finish */
     struct sha256_text digest;          /* likewise */
     struct context_index *index;        /* likewise: what each device does of it (context_index.h) */
     int *users;                         /* plans that have these lists in common; NULL: this one alone */

@@ -25,6 +25,7 @@
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/attention/planned/buckets.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_plan.h"
@@ -49,17 +50,7 @@ static enum error_code planned_flexsp_plan(struct context_plan *plan, const stru
 /* ---- the exchange ------------------------------------------------------------------------------------------------ */
 
 /* This device's group in a microbatch. */
-struct here { struct context_group group; struct head_exchange x; };
-
-/* Count all tokens of the blocks whose homes are in a group. */
-static int64_t flexsp_tokens_of(const struct context_plan *plan, struct context_group group)
-{
-    int64_t sum = 0;
-    for (int b = 0; b < plan->blocks; b++)
-        if (plan->block[b].home >= group.first && plan->block[b].home < group.first + group.devices)
-            sum += context_block_tokens(&plan->block[b]);
-    return sum;
-}
+struct here { struct context_group group; struct head_exchange x; double pairs; };
 
 /* Find this device's group and its exchange in the plan at hand. */
 static struct here flexsp_find(const struct context_parallel *cp)
@@ -67,12 +58,15 @@ static struct here flexsp_find(const struct context_parallel *cp)
     struct here h = { .x = { .tp = cp->tp, .heads = cp->heads } };
     int size = 0;
     if (cp->plan->tokens == 0) return h;                /* an empty microbatch */
-    h.group = cp->plan->group[context_group_of(cp->plan, cp->rank)];
+    const int64_t *const start = cp->plan->index->start;
+    const int g = context_group_of(cp->plan, cp->rank);
+    h.group = cp->plan->group[g], h.pairs = cp->plan->pairs[g];
     /* part[size] is the open group of 2^size neighbours that this device is in. */
     while (1 << size < h.group.devices) size++;
     h.x.group = cp->part ? &cp->part[size] : NULL;
-    h.x.devices = h.group.devices, h.x.rank = cp->rank - h.group.first,
-        h.x.tokens = flexsp_tokens_of(cp->plan, h.group);
+    h.x.devices = h.group.devices, h.x.rank = cp->rank - h.group.first;
+    /* The tokens of neighbours follow each other in the index. */
+    h.x.tokens = start[h.group.first + h.group.devices] - start[h.group.first];
     return h;
 }
 
@@ -112,7 +106,6 @@ struct inside {
     struct here h;
     struct attention shape;
     struct tensor at, lse;              /* positions [T]; [heads, T] */
-    double pairs;
 };
 
 /* The positions of neighbours follow each other, so those of a group are one list. */
@@ -126,13 +119,6 @@ static enum error_code flexsp_begin(struct inside *inside, struct attention_call
     inside->at = tensor_1d((int32_t *)inside->g.at.on_device.data + inside->g.at.start[inside->h.group.first], I32,
                            inside->h.x.tokens);
     inside->lse = tensor_2d(call->kept[LSE].data, call->kept[LSE].dtype, inside->shape.H, inside->h.x.tokens);
-    /* Pairs for the virtual clock: each token sees some ranges [first, end) of the mask. */
-    const int64_t width = tensor_cols(call->shape.mask);
-    for (int64_t i = 0; i < inside->h.x.tokens; i++) {
-        const int32_t at = inside->g.at.host[inside->g.at.start[inside->h.group.first] + i],
-            *sees = (const int32_t *)call->shape.mask.data + width * at;
-        for (int64_t r = 0; r < width; r += 2) inside->pairs += sees[r + 1] - sees[r];
-    }
     return OK;
 }
 
@@ -151,7 +137,7 @@ static enum error_code flexsp_forward(struct attention_call *call, struct error 
     /* Tokens go to heads, attention runs over the group's tokens, and the result goes back. */
     if (!e) e = head_exchange_gather(&p.h.x, call->qkv, qkv, true, err);
     if (!e) dev_attention_part_forward(p.g.device, rounds ? wide : out, p.lse, qkv, qkv, p.at, p.at,
-                                       attention_of_pairs(p.shape, p.pairs));
+                                       attention_of_pairs(p.shape, p.h.pairs));
     if (!e && rounds) dev_round(p.g.device, out, wide);
     if (!e) e = head_exchange_back(&p.h.x, call->out, out, false, err);
     cp_close(&p.g, &wide, 1);
@@ -194,7 +180,7 @@ static enum error_code flexsp_backward_input(struct attention_call *call, struct
         device_zero(p.g.device, sum);
         dev_attention_delta(p.g.device, s.delta, s.d_out, call->kept[OUT], p.shape);
         dev_attention_part_backward(p.g.device, sum, sum, s.d_out, s.delta, p.lse, qkv, qkv, p.at, p.at,
-                                    attention_of_pairs(p.shape, p.pairs));
+                                    attention_of_pairs(p.shape, p.h.pairs));
         if (rounds) dev_round(p.g.device, s.d_qkv, s.wide);
         e = head_exchange_gradients(&p.h.x, call->d_qkv, s.d_qkv, err);
     }

@@ -18,7 +18,7 @@ static struct tensor shaped(struct tensor buffer, int64_t rows, int64_t cols)
 /* Merge a result that a guest has sent into the block's result at home; with exact sums `lse` are their totals. */
 static void take_result(struct planned *planned, int block, struct tensor o, struct tensor lse)
 {
-    struct here *h = &planned->at[block];
+    struct here *h = planned_at(planned, block);
     if (planned->g.device->exact) {
         dev_add(planned->g.device, h->o, h->o, o), dev_add(planned->g.device, h->total, h->total, lse);
         return;
@@ -36,10 +36,11 @@ static void take_result(struct planned *planned, int block, struct tensor o, str
 /* Do one work of this device: attention of block `query` [n, H A] with the keys of block `key`. */
 static void planned_attend(struct planned *planned, const struct context_work *work)
 {
-    struct here *h = &planned->at[work->query];
+    struct here *h = planned_at(planned, work->query);
     const int64_t n = planned_tokens(planned, work->query);
     if (planned->g.device->exact) {
-        dev_attention_part_sums(planned->g.device, h->o, h->total, h->top, h->queries, planned->at[work->key].keys,
+        dev_attention_part_sums(planned->g.device, h->o, h->total, h->top, h->queries,
+                                planned_at(planned, work->key)->keys,
                                 planned_positions(planned, work->query), planned_positions(planned, work->key),
                                 attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
         return;
@@ -48,7 +49,7 @@ static void planned_attend(struct planned *planned, const struct context_work *w
     const struct tensor o = h->begun ? shaped(planned->more[0], n, planned_width(planned)) : h->o;
     const struct tensor lse = h->begun ? shaped(planned->more[1], planned->g.shape.H, n) : h->lse;
     /* The result is (o, lse) of this work alone; the merge weighs it against that of earlier works. */
-    dev_attention_part_forward(planned->g.device, o, lse, h->queries, planned->at[work->key].keys,
+    dev_attention_part_forward(planned->g.device, o, lse, h->queries, planned_at(planned, work->key)->keys,
                                planned_positions(planned, work->query), planned_positions(planned, work->key),
                                attention_of_pairs(planned->g.shape, context_work_pairs(planned->plan, work)));
     if (h->begun) dev_attention_merge(planned->g.device, h->o, h->lse, o, lse, planned->g.shape);
@@ -60,7 +61,7 @@ static void send_result(struct planned *planned, enum context_data data, int blo
 {
     (void)data;
     const int home = planned->plan->block[block].home;
-    const struct here *const h = &planned->at[block];
+    const struct here *const h = planned_at(planned, block);
     if (device == planned->g.cp->rank)
         planned_send(planned, home, h->o), planned_send(planned, home, planned->g.device->exact ? h->total : h->lse);
 }
@@ -83,7 +84,7 @@ static void receive_result(struct planned *planned, enum context_data data, int 
 /* With exact sums a block also has tops and totals; sums begin with zeros. */
 static void open_exact(struct planned *planned, int block)
 {
-    struct here *const h = &planned->at[block];
+    struct here *const h = planned_at(planned, block);
     h->top = planned_buffer(planned, planned->g.wide, planned->g.shape.H, planned_tokens(planned, block));
     h->total = planned_buffer(planned, planned->g.sums, planned->g.shape.H, planned_tokens(planned, block));
     if (planned->e) return;
@@ -99,8 +100,9 @@ static void open_results(struct planned *planned)
     planned->o = rounds ? planned_buffer(planned, planned->g.sums, tensor_rows(planned->out), tensor_cols(planned->out))
         : planned->out;
     planned_open_more(planned, planned->g.sums, planned_width(planned), planned->g.shape.H);
-    for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
-        struct here *h = &planned->at[b];
+    for (int i = 0; i < planned_blocks(planned) && !planned->e; i++) {
+        const int b = planned_block(planned, i);
+        struct here *h = &planned->at[i];
         if (planned_owns(planned, b)) {
             h->o = planned_rows(planned, planned->o, b), h->lse = planned_lse(planned, b);
         } else if (context_works_with(planned->plan, CONTEXT_QUERIES, b, planned->g.cp->rank)) {
@@ -117,9 +119,8 @@ struct raising { struct planned *p; double *pairs; int first, count; };
 static enum error_code count_pairs(struct raising *raising, struct error *err)
 {
     const struct context_plan *const plan = raising->p->plan;
-    /* Blocks are listed by their homes, so the own ones follow each other. */
-    for (int b = plan->blocks - 1; b >= 0; b--)
-        if (planned_owns(raising->p, b)) raising->first = b, raising->count++;
+    const struct interval own = planned_own(raising->p);
+    raising->first = (int)own.first, raising->count = (int)own.count;
     raising->pairs = calloc((size_t)raising->count * (size_t)plan->devices + 1, sizeof *raising->pairs);
     if (raising->pairs == NULL) return fail(err, ERR_MEMORY, "no memory for pairs of %d blocks", raising->count);
     for (int w = 0; w < plan->works; w++) {
@@ -139,7 +140,7 @@ static void raise_tops(struct cp_pass *cp_pass, void *context, struct tensor key
     for (int b = r->first; b < r->first + r->count; b++) {
         const double pairs = r->pairs[(b - r->first) * r->p->plan->devices + owner];
         if (!own && pairs == 0) continue;
-        dev_attention_part_top(cp_pass->device, r->p->at[b].top, r->p->at[b].queries, keys, first,
+        dev_attention_part_top(cp_pass->device, planned_at(r->p, b)->top, planned_at(r->p, b)->queries, keys, first,
                                planned_positions(r->p, b), positions_of(&cp_pass->at, owner),
                                attention_of_pairs(cp_shape(cp_pass, owner), pairs), !own);
     }
@@ -157,11 +158,12 @@ static void find_tops(struct planned *planned)
 /* With exact sums the finished sums of the own blocks are rounded, block by block. */
 static void finish_exact(struct planned *planned)
 {
-    for (int b = 0; b < planned->plan->blocks; b++)
-        if (planned_owns(planned, b))
-            dev_attention_part_finish(planned->g.device, planned_rows(planned, planned->out, b),
-                                      planned_lse(planned, b), planned->at[b].o,
-                                      planned->at[b].total, planned->at[b].top, planned->g.shape);
+    const struct interval own = planned_own(planned);
+    for (int b = (int)own.first; b < interval_end(own); b++) {
+        const struct here *const h = planned_at(planned, b);
+        dev_attention_part_finish(planned->g.device, planned_rows(planned, planned->out, b), planned_lse(planned, b),
+                                  h->o, h->total, h->top, planned->g.shape);
+    }
 }
 
 enum error_code planned_forward(struct attention_call *call, struct error *err)
@@ -191,7 +193,7 @@ enum error_code planned_forward(struct attention_call *call, struct error *err)
 /* Do one work of this device, backward: shares of dQ [n, H A] of the queries, of dK and dV [n, 2 K A] of the keys. */
 static void attend_backward(struct planned *planned, const struct context_work *work)
 {
-    const struct here *q = &planned->at[work->query], *k = &planned->at[work->key];
+    const struct here *q = planned_at(planned, work->query), *k = planned_at(planned, work->key);
     /* This operation adds to the gradient of these queries and of these keys. */
     dev_attention_part_backward(planned->g.device, q->d_queries, k->d_keys, q->d_out, q->delta, q->lse,
                                 q->queries, k->keys,
@@ -202,7 +204,7 @@ static void attend_backward(struct planned *planned, const struct context_work *
 /* Return the gradient of a block's queries or keys: the share of a guest, the sum at home. */
 static struct tensor *gradient(struct planned *planned, enum context_data data, int block)
 {
-    return data == CONTEXT_KEYS ? &planned->at[block].d_keys : &planned->at[block].d_queries;
+    return data == CONTEXT_KEYS ? &planned_at(planned, block)->d_keys : &planned_at(planned, block)->d_queries;
 }
 
 /* In the guest's turn, send the guest's share home. */
@@ -286,8 +288,9 @@ static void planned_open_gradients(struct planned *planned)
     /* The output and its gradient come into attention's rows, by messages if rows are remapped. */
     const struct tensor out = planned_inside(planned, c->out, true), d_out = planned_inside(planned, c->d_out, true);
     planned_open_more(planned, planned->g.sums, width, cp_keys_width(planned->g.cp));
-    for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
-        struct here *h = &planned->at[b];
+    for (int i = 0; i < planned_blocks(planned) && !planned->e; i++) {
+        const int b = planned_block(planned, i);
+        struct here *h = &planned->at[i];
         /* A device asks for a block if it attends with its queries, at home or as a guest. */
         const bool own = planned_owns(planned, b), asks = own
             || context_works_with(planned->plan, CONTEXT_QUERIES, b, rank);
@@ -315,11 +318,11 @@ static void take_gradients(struct planned *planned)
     const bool rounds = d_qkv.dtype != planned->g.sums;
     const struct tensor all = !rounds ? d_qkv
         : planned_buffer(planned, planned->g.sums, tensor_rows(d_qkv), tensor_cols(d_qkv));
-    for (int b = 0; b < planned->plan->blocks && !planned->e; b++)
-        if (planned_owns(planned, b)) {
-            planned_copy_queries(planned, planned_rows(planned, all, b), planned->at[b].d_queries);
-            cp_copy_keys(&planned->g, planned_rows(planned, all, b), planned->at[b].d_keys);
-        }
+    const struct interval own = planned_own(planned);
+    for (int b = (int)own.first; b < interval_end(own) && !planned->e; b++) {
+        planned_copy_queries(planned, planned_rows(planned, all, b), planned_at(planned, b)->d_queries);
+        cp_copy_keys(&planned->g, planned_rows(planned, all, b), planned_at(planned, b)->d_keys);
+    }
     if (!planned->e && rounds) dev_round(planned->g.device, d_qkv, all);
     planned_remap(planned, d_qkv, planned->g.call->d_qkv, true);
 }

@@ -3,7 +3,6 @@
  * ERR_COMM. */
 #include "emulated_devices/schemes/attention/planned/planned_pass.h"
 #include "emulated_devices/device/compute.h"
-#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/remap.h"
 #include <stdlib.h>
 
@@ -38,12 +37,12 @@ struct tensor planned_positions(const struct planned *planned, int block)
 {
     /* A home's positions lie in the order of its blocks. */
     const struct tensor all = positions_of(&planned->g.at, planned->plan->block[block].home);
-    return tensor_1d((int32_t *)all.data + planned->at[block].row, I32, planned_tokens(planned, block));
+    return tensor_1d((int32_t *)all.data + planned->plan->index->row[block], I32, planned_tokens(planned, block));
 }
 
 struct tensor planned_rows(const struct planned *planned, struct tensor t, int block)
 {
-    return tensor_rows_of(t, planned->at[block].row, planned_tokens(planned, block));
+    return tensor_rows_of(t, planned->plan->index->row[block], planned_tokens(planned, block));
 }
 
 /* The log-sum-exp is kept block by block, each as [H, n]. */
@@ -51,7 +50,7 @@ struct tensor planned_lse(const struct planned *planned, int block)
 {
     const struct tensor all = planned->g.call->kept[0];
     const int64_t H = planned->g.shape.H;
-    char *first = (char *)all.data + (uint64_t)(H * planned->at[block].row) * dtype_size(all.dtype);
+    char *first = (char *)all.data + (uint64_t)(H * planned->plan->index->row[block]) * dtype_size(all.dtype);
     return tensor_2d(first, all.dtype, H, planned_tokens(planned, block));
 }
 
@@ -68,7 +67,7 @@ void planned_copy_queries(struct planned *planned, struct tensor to, struct tens
 /* The block's queries or keys, in a buffer that can be sent, or arrive. */
 static void take_buffer(struct planned *planned, const struct context_move *move)
 {
-    struct here *h = &planned->at[move->block];
+    struct here *h = planned_at(planned, move->block);
     const bool own = planned_owns(planned, move->block);
     struct tensor *t = move->data == CONTEXT_KEYS ? &h->keys : &h->queries;
     const int64_t n = planned_tokens(planned, move->block);
@@ -144,7 +143,7 @@ static int tensors_of(const struct planned *planned, const struct context_move *
 /* Return tensor i of a move: the data on the sender, the place for the data on the receiver. */
 static struct tensor planned_pass_moved(const struct planned *planned, const struct context_move *move, int i)
 {
-    const struct here *h = &planned->at[move->block];
+    const struct here *h = planned_at(planned, move->block);
     const int64_t n = planned_tokens(planned, move->block);
     if (move->data == CONTEXT_KEYS) return tensor_2d(h->keys.data, planned->g.own, n, cp_keys_width(planned->g.cp));
     /* Forward the second tensor is the tops [H, n]. */
@@ -282,7 +281,8 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
     if (e || planned->g.B == 0) return e;
     const struct context_index *const index = planned->plan->index;
     const int rank = planned->g.cp->rank;
-    const size_t blocks = (size_t)planned->plan->blocks, moves = (size_t)context_list_count(&index->moves, rank),
+    const size_t blocks = (size_t)context_list_count(&index->here, rank),
+        moves = (size_t)context_list_count(&index->moves, rank),
         runs = (size_t)context_list_count(&index->remapped, rank),
         guests = (size_t)(context_list_count(&index->guests[CONTEXT_QUERIES], rank) +
                           context_list_count(&index->guests[CONTEXT_KEYS], rank));
@@ -295,15 +295,11 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
     planned->came = calloc(guests + 1, sizeof *planned->came);
     if (planned->at == NULL || planned->opened == NULL || planned->on_way == NULL || planned->came == NULL)
         planned->e = fail(err, ERR_MEMORY, "no memory for attention by a plan of %d blocks", planned->plan->blocks);
+    const struct interval own = planned_own(planned);
     if (!planned->e) planned->qkv = planned_inside(planned, call->qkv, true);
-    for (int b = 0; b < planned->plan->blocks && !planned->e; b++) {
-        /* Blocks of one home lie one after another in its rows. */
-        const bool follows = b > 0 && planned->plan->block[b].home == planned->plan->block[b - 1].home;
-        planned->at[b].row = follows ? planned->at[b - 1].row + planned_tokens(planned, b - 1) : 0;
-        /* At home queries and keys are read where the call has them, without a copy. */
-        if (planned_owns(planned, b))
-            planned->at[b].queries = planned->at[b].keys = planned_rows(planned, planned->qkv, b);
-    }
+    /* At home queries and keys are read where the call has them, without a copy. */
+    for (int b = (int)own.first; b < interval_end(own) && !planned->e; b++)
+        planned_at(planned, b)->queries = planned_at(planned, b)->keys = planned_rows(planned, planned->qkv, b);
     const int *const entry = context_list_of(&index->moves, rank);
     for (size_t i = 0; i < moves && !planned->e; i++) take_buffer(planned, &planned->plan->move[entry[i]]);
     open_through(planned, pass == INPUT_PASS);
@@ -313,9 +309,7 @@ enum error_code planned_begin(struct planned *planned, struct attention_call *ca
 /* Buffers for one more of the longest block. */
 void planned_open_more(struct planned *planned, enum dtype type, int64_t width0, int64_t width1)
 {
-    int64_t longest = 0;
-    for (int b = 0; b < planned->plan->blocks; b++)
-        if (planned_tokens(planned, b) > longest) longest = planned_tokens(planned, b);
+    const int64_t longest = planned->plan->index->longest;
     planned->more[0] = planned_buffer(planned, type, longest, width0);
     planned->more[1] = planned_buffer(planned, type, longest, width1);
 }

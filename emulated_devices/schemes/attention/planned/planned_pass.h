@@ -8,11 +8,11 @@
 #define ORRERY_ATTENTION_PLANNED_PASS_H
 
 #include "emulated_devices/schemes/attention/pass.h"
+#include "emulated_devices/schemes/attention/planned/context_index.h"
 #include "emulated_devices/schemes/attention/planned/proxies.h"
 
 /* This device's tensors of a block: of its own, or of one that was moved here.  tensor_none: nothing. */
 struct here {
-    int64_t row;                        /* of its first token, among its home's */
     struct tensor queries, keys;        /* [n, >= H A], [n, >= 2 K A]: first and last columns */
     struct tensor o, lse;               /* [n, H A] in the format of sums, [H, n] wide */
     struct tensor top, total;           /* with exact sums: [H, n] wide, [H, n] sums */
@@ -25,7 +25,7 @@ struct planned {
     struct cp_pass g;                   /* what every pass of attention has */
     const struct context_plan *plan;    /* of the microbatch */
     enum tensor_pass pass;              /* the running one */
-    struct here *at;                    /* [blocks] */
+    struct here *at;                    /* [planned_blocks] */
     struct tensor qkv, out;             /* those of the call, with the rows of attention */
     struct tensor o;                    /* the results of all own blocks, in the format of sums */
     struct tensor more[2];              /* one more result, or gradients that come, of the longest block */
@@ -51,6 +51,30 @@ static inline int64_t planned_tokens(const struct planned *planned, int block)
 static inline bool planned_owns(const struct planned *planned, int block)
 {
     return planned->plan->block[block].home == planned->g.cp->rank;
+}
+
+/* Return what this device has of a block of its list. */
+static inline struct here *planned_at(const struct planned *planned, int block)
+{
+    return &planned->at[context_index_here(planned->plan->index, planned->g.cp->rank, block)];
+}
+
+/* The blocks of this device's list, ascending: how many, and number i of them, of which ->at[i] has the tensors. */
+static inline int planned_blocks(const struct planned *planned)
+{
+    return (int)context_list_count(&planned->plan->index->here, planned->g.cp->rank);
+}
+
+static inline int planned_block(const struct planned *planned, int i)
+{
+    return context_list_of(&planned->plan->index->here, planned->g.cp->rank)[i];
+}
+
+/* This device's own blocks: they follow one another. */
+static inline struct interval planned_own(const struct planned *planned)
+{
+    const int *const first = planned->plan->index->first_block + planned->g.cp->rank;
+    return (struct interval){ first[0], first[1] - first[0] };
 }
 
 static inline int64_t planned_width(const struct planned *planned) { return planned->g.shape.H * planned->g.shape.A; }
