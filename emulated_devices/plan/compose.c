@@ -245,11 +245,6 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
 
-    { HAS_sections, HAS_balance_of_microbatch, "@ is another loss with another number of copies",
-      "--balance-over batch or sequence" },
-    { HAS_sections, HAS_balance_together, "the layers of @ add up over one mesh", "a balance loss of each layer" },
-    { HAS_sections, HAS_biased_router, "@ moves its biases by the choices of all layers",
-      "routers without a correction bias" },
     { HAS_sections, HAS_moves_experts, "@ decides by the choices of one mesh", "--dispatch alltoall" },
     { HAS_sections, HAS_experts_predicted, "@ orders tokens for all layers at once", "--dispatch alltoall" },
     { HAS_sections, HAS_streams, "only one residual stream is boxed, and @ has several", "--streams 1" },

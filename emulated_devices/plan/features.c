@@ -653,14 +653,6 @@ static bool balance_of_microbatch(const struct facts *facts, struct typed *typed
     return balances_over(facts, OVER_MICROBATCH) && features_say(typed, "--balance-over microbatch");
 }
 
-/* The choices of all layers are one sum. */
-static bool balance_together(const struct facts *facts, struct typed *typed)
-{
-    const struct mixture_config *m = &facts->plan->model.mixture;
-    return facts->plan->model.mlp == MLP_MIXTURE && m->balance_coefficient > 0 &&
-           m->balance.layers == LAYERS_TOGETHER && say_model(facts, typed);
-}
-
 /* A loss or a capacity counts the choices of a whole sequence. */
 static bool by_sequence(const struct facts *facts, struct typed *typed)
 {

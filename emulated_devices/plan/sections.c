@@ -4,6 +4,7 @@
  * the layers of the section that is refused.
  */
 #include "emulated_devices/plan/sections.h"
+#include "ref/model/kinds.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -201,6 +202,21 @@ static enum error_code check_schedule(struct plan *plan, struct error *err)
     return e;
 }
 
+/* Groups of a balance loss that are microbatches of a copy are the same in all layers. */
+static enum error_code check_balance(const struct plan *plan, struct error *err)
+{
+    const struct mixture_config *const mixture = &plan->model.mixture;
+    const struct plan *const first = &plan->sections->at[0];
+    if (plan->model.mlp != MLP_MIXTURE || mixture->balance_coefficient <= 0) return OK;
+    for (int i = 1; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
+        if (plan->sections->at[i].mesh.size[DP] != first->mesh.size[DP])
+            return fail(err, ERR_PLAN, "--balance-over microbatch: %s have dp %d and %s dp %d, so their microbatches "
+                        "are others; use --balance-over batch or sequence", name_of(first).text,
+                        first->mesh.size[DP], name_of(&plan->sections->at[i]).text,
+                        plan->sections->at[i].mesh.size[DP]);
+    return OK;
+}
+
 enum error_code sections_check(struct plan *plan, struct error *err)
 {
     struct sections *const all = plan->sections;
@@ -220,6 +236,7 @@ enum error_code sections_check(struct plan *plan, struct error *err)
         e = plan_check(&all->at[i], &why);
         if (e) e = fail(err, e, "%s: %s", name_of(&all->at[i]).text, why.text);
     }
+    if (!e) e = check_balance(plan, err);
     if (!e) e = check_schedule(plan, err);
     for (int s = 0, i = 0; s < all->stages && !e; s++) {
         plan->first_layer[s] = (int)all->at[i].layers.first;

@@ -15,7 +15,8 @@
 #include "emulated_devices/plan/plan.h"
 
 enum { SECTIONS_MOST = PLAN_MOST_STAGES,
-       SECTIONS_MOST_BOXINGS = 1 << 16 };       /* sections times microbatches: names of messages have 17 bits */
+       SECTIONS_MOST_BOXINGS = 1 << 15 };       /* sections times microbatches: names of messages have 17 bits, and four
+                                         * kinds of numbers cross */
 
 /* All of them, in the order of layers. */
 struct sections {

@@ -50,7 +50,17 @@ test_mixture() {
     printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3, recompute: full }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
     run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --as megatron --steps 2 --check ref;    holds
     expect_out '^stage   1: layers 2-3 on devices 3-6: dp 4, ddp, ep 2, etp 2, alltoall$'
-    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'with sections: --balance-over microbatch is another loss'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'layers 0-1 have dp 1 and layers 2-3 dp 4'
+}
+
+# One balance loss of all layers, whose sums go from section to section; routers with biases that move.
+test_routers() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, tp: 2, cp: 2 }\n  - { layers: 2, devices: 4-5, cp: 2 }\n  - { layers: 3, devices: 4-5, tp: 2, tensor: 1d-sp, etp: 2 }\n' >plan.yaml
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref --schedule gpipe --balance-over batch;    holds
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3 }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
+    run train --model deepseek-v3-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref --dtype fp64;    holds
 }
 
 # With exact sums the strategy of a layer changes no bit.
@@ -120,8 +130,8 @@ test_refused() {
     seven
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
-    run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 16384'
+    run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 8192'
     run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
 }
 
-run_tests test_beside_one_device test_tied test_mixture test_bits test_saved test_planned test_golden test_refused
+run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_golden test_refused

@@ -11,20 +11,18 @@ static struct account boxings_cost(const struct trainer *trainer)
 {
     struct ledger ledger = { 0 };
     for (int s = 1; s < trainer->plan.sections->count; s++)
-        for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].forward; m++) {
-            boxing_cost(&trainer->boundary[s].forward[m], &trainer->between, trainer->plan.dtype, &ledger);
-            boxing_cost(&trainer->boundary[s].gradient[m], &trainer->between, trainer->plan.dtype, &ledger);
-        }
+        for (enum crossing c = 0; c < CROSSINGS; c++)
+            for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].of[c]; m++)
+                boxing_cost(&trainer->boundary[s].of[c][m], &trainer->between, crossing_dtype(&trainer->plan, c),
+                            &ledger);
     if (trainer->tied) tied_cost(trainer->tied, trainer, &ledger);
     return ledger.of[TRAFFIC_PIPELINE];
 }
 
 static struct account result_cost(const struct trainer *trainer)
 {
-    const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
-    struct account sum = group_cost(&trainer->result.along[2], ALLREDUCE, "one_shot", &numbers);
-    for (int i = 0; i < trainer->plan.sections->count; i++)
-        if (trainer_takes_part(&trainer->section[i])) account_add(&sum, routers_cost(&trainer->section[i]), 1);
+    struct account sum = result_reduce_cost(trainer, RESULT_NUMBERS, SUM);
+    account_add(&sum, routers_cost(trainer), 1);
     return sum;
 }
 

@@ -1,7 +1,9 @@
 /* sectioned.c -- draws plans with sections by counter-based random numbers.
  * verify/jobs/plans.c and tests/devices/test_sections.c call.  A draw that plan_check refuses is drawn again. */
 #include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
+#include "ref/routers/router.h"
 
 /* One stream of drawn numbers. */
 struct drawing { uint64_t seed, next; };
@@ -78,16 +80,26 @@ static void draw_cuts(struct drawing *drawing, int n, int parts, int *end)
 
 enum { MOST_DRAWN_STAGES = 4, MOST_DRAWN_SECTIONS = 2 * MOST_DRAWN_STAGES };
 
+/* A mixture's router, and which rows a balance loss is of. */
+static void draw_mixture(struct drawing *drawing, struct plan *plan)
+{
+    static const int over[] = { OVER_MICROBATCH, OVER_SEQUENCE, OVER_BATCH },
+        layers[] = { LAYERS_EACH, LAYERS_TOGETHER }, choices[] = { CHOICES_ALL, CHOICES_MEAN, CHOICES_FIRST };
+    int rules = 0;
+    while (routers[rules]) rules++;
+    if (draw_below(drawing, 3) == 0) case_take_router(plan, routers[draw_below(drawing, rules)]);
+    plan->model.mixture.balance = (struct balance_rule){ over[draw_below(drawing, 3)], layers[draw_below(drawing, 2)],
+                                                         choices[draw_below(drawing, 3)] };
+}
+
 static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
 {
-    static void (*const take[])(struct plan *) = { case_take_llama, case_take_qwen2, case_take_gptj, case_take_windows,
-                                                   case_take_olmo2, case_take_gemma2, case_take_mixtral,
-                                                   case_take_qwen3_moe };
+    int models = 0;
+    while (case_model_at(models)) models++;
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
-    take[draw_below(drawing, 8)](plan);
-    plan->model.mixture.balance.over = draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE;
-    plan->model.mixture.balance.layers = LAYERS_EACH;
+    case_model_at(draw_below(drawing, models))->take(plan);
+    if (plan->model.mlp == MLP_MIXTURE) draw_mixture(drawing, plan);
 }
 
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
