@@ -374,3 +374,9 @@ enum error_code plan_name_microbatches(const struct plan *plan, int32_t *micro_o
     }
     return known ? OK : fail(err, ERR_MEMORY, "no memory for the microbatches of %lld tokens", (long long)N);
 }
+
+const char *plan_usual_attention(const struct plan *plan)
+{
+    if (plan->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
+    return STREAMS(&plan->model) > 1 ? "streams" : "ring-zigzag";
+}

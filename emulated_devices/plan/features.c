@@ -265,11 +265,11 @@ static bool offload_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->data.offload_experts && features_say(typed, "--offload experts");
 }
 
-/* No stage has a layer more than the two that stay. */
+/* No stage has a layer more than the two that stay.  Of sections some may be as short. */
 static bool few_layers(const struct facts *facts, struct typed *typed)
 {
     const int64_t L = facts->plan->model.L, stages = facts->schedule->stages;
-    return L <= 2 * stages && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
+    return facts->plan->layers.count == 0 && L <= 2 * stages && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
 }
 
 static bool chosen_experts(const struct facts *facts, struct typed *typed)

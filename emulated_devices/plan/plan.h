@@ -150,6 +150,13 @@ static inline bool plan_has_loss(const struct plan *plan)
     return interval_end(plan_layers(plan)) == plan->model.L;
 }
 
+/* Whether the parameters of a layer are the plan's.  -1: the embedding; L: the loss. */
+static inline bool plan_has_layer(const struct plan *plan, int layer)
+{
+    if (layer < 0) return plan_has_embedding(plan);
+    return layer >= plan_layers(plan).first && layer < interval_end(plan_layers(plan)) + plan_has_loss(plan);
+}
+
 static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
 
 /* The batch is cut into so many parts over dp; a copy computes this side of the weights first. */
@@ -308,6 +315,9 @@ struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
 /** A device's share as what cuts a parameter gives it: an expert's may be cut by etp. */
 struct tensor_parallel plan_share_of(const struct plan *, int rank, const struct param_spec *);
+
+/** The attention scheme of a plan that names none. */
+const char *plan_usual_attention(const struct plan *);
 
 /** A device's share of each sequence, likewise.
  *  @param tp  whose heads; the result keeps the pointer.  NULL if only tokens are needed. */

@@ -217,6 +217,20 @@ static enum error_code check_balance(const struct plan *plan, struct error *err)
     return OK;
 }
 
+/* A tied embedding that two sections have gets the other section's gradient after its own is reduced, in the device's
+ * memory, and both have the same weights. */
+static enum error_code check_tied(const struct plan *plan, struct error *err)
+{
+    const struct data_request *const q = &plan->data;
+    const char *const wrong = q->quantise_weights.bits > 0 ? "--quantize-weights"
+        : q->quantise_gradients.bits > 0 ? "--quantize-gradients"
+        : q->offload & 1u << GRADIENTS ? "--offload gradients"
+        : plan->optimizer->low_rank ? "--optimizer with low rank" : NULL;
+    if (!plan->model.tied || plan->sections->count == 1 || wrong == NULL) return OK;
+    return fail(err, ERR_PLAN, "%s: %s and %s have the same embedding, cut in other ways; use --untied", wrong,
+                name_of(&plan->sections->at[0]).text, name_of(&plan->sections->at[plan->sections->count - 1]).text);
+}
+
 enum error_code sections_check(struct plan *plan, struct error *err)
 {
     struct sections *const all = plan->sections;
@@ -237,6 +251,7 @@ enum error_code sections_check(struct plan *plan, struct error *err)
         if (e) e = fail(err, e, "%s: %s", name_of(&all->at[i]).text, why.text);
     }
     if (!e) e = check_balance(plan, err);
+    if (!e) e = check_tied(plan, err);
     if (!e) e = check_schedule(plan, err);
     for (int s = 0, i = 0; s < all->stages && !e; s++) {
         plan->first_layer[s] = (int)all->at[i].layers.first;

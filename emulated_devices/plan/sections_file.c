@@ -167,7 +167,7 @@ static enum error_code make_section(const struct section_text *text, struct plan
     if (says->data) section->data.scheme = says->data;
     if (says->zero) section->data.scheme = says->zero;
     if (says->attention) section->attention = says->attention;
-    else if (section->mesh.size[CP] > 1) section->attention = "ring-zigzag";
+    else if (section->mesh.size[CP] > 1) section->attention = plan_usual_attention(section);
     if (says->dispatch) section->dispatch = says->dispatch;
     else if (plan_ep(section) * plan_etp(section) > 1) section->dispatch = "alltoall";
     return e;

@@ -131,7 +131,6 @@ test_refused() {
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
     run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 8192'
-    run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
 }
 
 run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_golden test_refused

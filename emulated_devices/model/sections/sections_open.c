@@ -1,5 +1,6 @@
 /* sections_open.c -- makes the trainers of a plan's sections, and the boxings between them.
  * model/trainer_open.c calls.  Errors: ERR_MEMORY, and those of a trainer's outline; sections_close works after all. */
+#include "emulated_devices/model/away.h"
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/sections/tied.h"
@@ -17,6 +18,14 @@ struct trainer *trainer_section(struct trainer *trainer, int i)
 {
     const int count = trainer->section ? trainer->plan.sections->count : 1;
     return i >= count ? NULL : trainer->section ? &trainer->section[i] : trainer;
+}
+
+enum error_code trainer_track(struct trainer *trainer, struct error *err)
+{
+    enum error_code e = data_track(&trainer->data, err);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count && !e; i++)
+        if (trainer_takes_part(&trainer->section[i])) e = data_track(&trainer->section[i].data, err);
+    return e;
 }
 
 /* Whether a microbatch's pass is in a list of one place: messages are not. */
@@ -150,6 +159,7 @@ enum error_code sections_fill(struct trainer *trainer, struct error *err)
         if (reads && part->scratch == NULL)
             return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
         e = data_fill(&part->data, part->plan.seed, err);
+        for (int c = 0; c < part->stages_open && !e; c++) e = away_open(&part->stage[c], err);
         part->held = (struct held){ 0 };
     }
     return e;

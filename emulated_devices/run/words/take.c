@@ -309,12 +309,6 @@ static enum error_code take_load(struct train_options *options, bool batches, st
     return OK;
 }
 
-static const char *usual_attention(const struct plan *plan)
-{
-    if (plan->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
-    return STREAMS(&plan->model) > 1 ? "streams" : "ring-zigzag";
-}
-
 /* --resume auto: from the newest checkpoint of --save, if there is one. */
 static enum error_code take_earlier(struct train_options *options, const struct option *table,
                                     struct train_words *words, struct error *err)
@@ -441,7 +435,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e && words->infers) e = take_inference(options, err);
     if (!e) e = take_changes(&p->model, &words->changed, err);
     if (!e) e = take_mask_word(options, words, err);
-    if (!e) p->attention = words->attention ? words->attention : usual_attention(p);
+    if (!e) p->attention = words->attention ? words->attention : plan_usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
     if (!e) e = take_owners(options, words->owners, err);
     if (!e) e = take_encoders(options, words->encoders, err);

@@ -59,7 +59,8 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     section->layers = layers;
     draw_mesh(drawing, section, devices);
     section->tensor = section->mesh.size[TP] > 1 ? draw_word(drawing, tensor, 6) : "1d";
-    section->attention = section->mesh.size[CP] > 1 ? draw_word(drawing, attention, 4) : "whole";
+    section->attention = section->mesh.size[CP] > 1 && STREAMS(&section->model) == 1
+        ? draw_word(drawing, attention, 4) : plan_usual_attention(section);
     section->data.scheme = draw_word(drawing, data, 4);
     section->recompute = draw_word(drawing, recompute, 3);
     if (section->model.mixture.E > 0) draw_experts(drawing, section);
@@ -102,6 +103,27 @@ static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
     if (plan->model.mlp == MLP_MIXTURE) draw_mixture(drawing, plan);
 }
 
+/* Where weights, gradients and state are, and how they travel: mostly as usual. */
+static void draw_storage(struct drawing *drawing, struct plan *plan)
+{
+    enum { EVERYTHING = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100, BLOCK = 100 };
+    static const unsigned away[] = { EVERYTHING, 1u << OPTIMIZER, 1u << GRADIENTS | 1u << OPTIMIZER };
+    struct data_request *const q = &plan->data;
+    const int what = draw_below(drawing, 10);
+    q->offload_slice = SLICE;
+    if (what == 0) q->offload = away[draw_below(drawing, 3)], q->offload_stride = 1 + 2 * draw_below(drawing, 2);
+    if (what == 1) plan->offload_activations = true;
+    if (what == 2) q->quantise_weights = (struct block_format){ 8, BLOCK };
+    if (what == 2 && draw_below(drawing, 2)) q->quantise_gradients = (struct block_format){ 8, BLOCK };
+    if (what == 3) {
+        const struct optimizer *low_rank[16];
+        int count = 0;
+        for (int i = 0; optimizers[i] && count < 16; i++)
+            if (optimizers[i]->low_rank) low_rank[count++] = optimizers[i];
+        if (count > 0) case_take_low_rank(plan, low_rank[draw_below(drawing, count)]);
+    }
+}
+
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
                                  struct error *err)
 {
@@ -113,6 +135,7 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
         for (int n = 1 + draw_below(drawing, 2); n > 0; n--) stage_of[count++] = s;
     const int layers = count + draw_below(drawing, 3);
     draw_model(drawing, plan, layers);
+    draw_storage(drawing, plan);
     plan->micros = 1 + draw_below(drawing, 3);
     plan->schedule = draw_word(drawing, schedule, 3);
     draw_cuts(drawing, layers, count, layer_end);
