@@ -37,6 +37,9 @@ struct plan {
     struct sections *sections;          /* runs of layers with a plan each (sections.h); NULL: this is the plan of all
                                          * layers */
     struct interval layers;             /* of a section: its layers; count 0: all of the model's */
+    const int *rows;                    /* [dp] of a section: its copies share the sequences of a microbatch in these
+                                         * proportions; NULL: equally */
+    bool rows_by_speed;                 /* which sections_check sets to the speeds of the copies' devices */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */

@@ -14,6 +14,7 @@ struct section_values {
     struct interval layers, devices;
     int size[AXIS_COUNT], ep, etp;
     const char *tensor, *attention, *dispatch, *data, *zero, *recompute;
+    const char *rows;                   /* "2:1", or that it is proportional */
 };
 
 /* A key of the file: what its value looks like, and where section_values has it. */
@@ -35,7 +36,9 @@ static const struct section_key {
     { "data-parallel", NAME_VALUE, offsetof(struct section_values, data) },
     { "zero", STAGE_VALUE, offsetof(struct section_values, zero) },
     { "recompute", NAME_VALUE, offsetof(struct section_values, recompute) },
+    { "rows", NAME_VALUE, offsetof(struct section_values, rows) },
 };
+#define PROPORTIONAL "proportional"     /* rows by the speeds of devices */
 enum { SECTION_KEYS = sizeof keys / sizeof *keys, SECTION_KEYS_TEXT = 16 * SECTION_KEYS };
 
 /* One section's text. */
@@ -173,7 +176,30 @@ static enum error_code make_section(const struct section_text *text, struct plan
     return e;
 }
 
-static enum error_code read_section(const char *file, const struct yaml *of, struct plan *section, struct error *err)
+/* "2:1": a number for each copy along dp; or the speeds of their devices. */
+static enum error_code read_rows(const struct section_text *text, struct sections *sections, int i, struct error *err)
+{
+    const int copies = sections->at[i].mesh.size[DP];
+    const struct yaml *const value = yml_find(text->of, "rows");
+    int64_t number, sum = 0;
+    if (strcmp(text->says.rows, PROPORTIONAL) == 0) return sections_share_rows(sections, i, NULL, err);
+    int *const rows = calloc((size_t)copies, sizeof *rows), n = 0;
+    if (rows == NULL) return fail(err, ERR_MEMORY, "no memory for the proportions of %d copies", copies);
+    const char *at = text->says.rows;
+    while (n < copies && section_read_number(at, &number, &at)) {
+        rows[n++] = (int)number, sum += number;
+        if (*at != ':') break;
+        at++;
+    }
+    enum error_code e = n == copies && *at == '\0' && at[-1] != ':' && sum > 0 ? OK
+        : refuse_value(text, value, "must be " PROPORTIONAL ", or a number for each copy along dp such as 2:1", err);
+    if (!e) e = sections_share_rows(sections, i, rows, err);
+    free(rows);
+    return e;
+}
+
+static enum error_code read_section(const char *file, const struct yaml *of, struct sections *sections, int i,
+                                    struct error *err)
 {
     struct section_text text = { .file = file, .of = of };
     enum error_code e = OK;
@@ -189,7 +215,8 @@ static enum error_code read_section(const char *file, const struct yaml *of, str
     if (text.says.zero && text.says.data)
         return fail(err, ERR_FORMAT, "%s, line %d: zero and data-parallel: one of them", printable_path(file).text,
                     of->line);
-    return make_section(&text, section, err);
+    e = make_section(&text, &sections->at[i], err);
+    return e || text.says.rows == NULL ? e : read_rows(&text, sections, i, err);
 }
 
 enum error_code sections_read(struct sections *sections, const struct plan *plan, const char *path, struct yaml **text,
@@ -205,19 +232,31 @@ enum error_code sections_read(struct sections *sections, const struct plan *plan
                     printable_path(path).text, all_keys().text);
     for (const struct yaml *s = list->child; s; s = s->next) count++;
     e = sections_open(sections, plan, count, err);
-    for (const struct yaml *s = list->child; s && !e; s = s->next) e = read_section(path, s, &sections->at[i++], err);
+    for (const struct yaml *s = list->child; s && !e; s = s->next) e = read_section(path, s, sections, i++, err);
     if (e) sections_free(sections);
     return e;
 }
 
 /* ---- writing ----------------------------------------------------------------------------------------------------- */
 
+enum { ROWS_TEXT = 8 * MESH_MOST_LISTED };
+
+static const char *print_rows(const struct plan *section, char *text, size_t size)
+{
+    size_t used = 0;
+    for (int i = 0; i < section->mesh.size[DP] && used < size; i++)
+        used += (size_t)snprintf(text + used, size - used, "%s%d", i > 0 ? ":" : "", section->rows[i]);
+    return text;
+}
+
 /* What a file must say so that the section is read from it whatever the flags are. */
-static struct section_values values_of(const struct plan *section)
+static struct section_values values_of(const struct plan *section, char *rows)
 {
     struct section_values says = { .layers = section->layers, .tensor = section->tensor,
         .devices = { section->mesh.first, section->mesh.devices }, .attention = section->attention,
         .data = section->data.scheme, .recompute = section->recompute ? section->recompute : "none" };
+    says.rows = section->rows == NULL ? NULL : section->rows_by_speed ? PROPORTIONAL
+        : print_rows(section, rows, ROWS_TEXT);
     for (enum axis a = 0; a < AXIS_COUNT; a++)
         if (a == DP || section->mesh.size[a] > 1) says.size[a] = section->mesh.size[a];
     if (section->model.mlp == MLP_MIXTURE)
@@ -242,9 +281,10 @@ static bool write_value(const struct section_key *key, const void *value, const 
 
 void sections_write(const struct plan *plan, FILE *to)
 {
+    char rows[ROWS_TEXT];
     fputs("sections:\n", to);
     for (int i = 0; i < plan->sections->count; i++) {
-        const struct section_values says = values_of(&plan->sections->at[i]);
+        const struct section_values says = values_of(&plan->sections->at[i], rows);
         const char *before = "  - ";
         for (int k = 0; k < SECTION_KEYS; k++)
             if (write_value(&keys[k], (const char *)&says + keys[k].at, before, to)) before = "    ";

@@ -50,6 +50,8 @@ static void same_section(const struct plan *a, const struct plan *b)
     assert_string_equal(a->attention, b->attention);
     assert_string_equal(a->data.scheme, b->data.scheme);
     assert_string_equal(recompute_word(a), recompute_word(b));
+    assert_int_equal(a->rows != NULL, b->rows != NULL);
+    for (int i = 0; a->rows && i < a->mesh.size[DP]; i++) assert_int_equal(a->rows[i], b->rows[i]);
     if (a->model.mixture.E == 0) return;
     assert_int_equal(plan_ep(a), plan_ep(b));
     assert_int_equal(plan_etp(a), plan_etp(b));

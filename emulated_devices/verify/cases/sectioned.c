@@ -66,6 +66,17 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     if (section->model.mixture.E > 0) draw_experts(drawing, section);
 }
 
+/* Some sections share rows in proportions; a copy may have none. */
+static enum error_code draw_rows(struct drawing *drawing, struct sections *sections, int i, struct error *err)
+{
+    int rows[MESH_MOST_LISTED];
+    const int copies = sections->at[i].mesh.size[DP];
+    if (copies == 1 || draw_below(drawing, 3) > 0) return OK;
+    for (int k = 0; k < copies; k++) rows[k] = draw_below(drawing, 4);
+    rows[draw_below(drawing, copies)] = 3;
+    return sections_share_rows(sections, i, rows, err);
+}
+
 /* ---- a plan ------------------------------------------------------------------------------------------------------ */
 
 /* Cut n into so many parts of at least 1 each: their ends. */
@@ -139,12 +150,13 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
     plan->micros = 1 + draw_below(drawing, 3);
     plan->schedule = draw_word(drawing, schedule, 3);
     draw_cuts(drawing, layers, count, layer_end);
-    const enum error_code e = sections_open(sections, plan, count, err);
+    enum error_code e = sections_open(sections, plan, count, err);
     for (int i = 0; i < count && !e; i++) {
         const int stage = stage_of[i], first = i > 0 ? layer_end[i - 1] : 0, device = stage > 0 ? device_end[stage - 1]
             : 0;
         draw_section(drawing, &sections->at[i], (struct interval){ first, layer_end[i] - first },
                      (struct interval){ device, device_end[stage] - device });
+        e = draw_rows(drawing, sections, i, err);
     }
     plan->sections = sections;
     return e;
