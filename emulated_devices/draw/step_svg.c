@@ -112,7 +112,8 @@ enum error_code step_svg_data(FILE *to, const void *drawing, struct error *err)
     for (int u = 0; u < r->units && u < STEP_UNITS; u++) units += r->there >> u & 1;
     const double bottom = TOP + (units + 2) * HIGH;
     svg_begin(to, WIDTH, (int)bottom + AXIS);
-    svg_text(to, LEFT, 28, "start", 17, "%s: a step of device %d of %d", step_schemes(d, schemes, sizeof schemes), d->device,
+    svg_text(to, LEFT, 28, "start", 17, "%s: a step of device %d of %d",
+             step_schemes(d, schemes, sizeof schemes), d->device,
              d->plan->mesh.devices);
     legend(to, LEFT, weights_colour, "whole weights");
     legend(to, LEFT + 130, part_colour, "its part of them");

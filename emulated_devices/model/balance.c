@@ -160,7 +160,8 @@ static enum error_code balance_share(struct stage *stage, struct microbatch *mic
 
 enum error_code balance_after_layer(struct stage *stage, struct microbatch *micro, int layer, struct error *err)
 {
-    if (!balance_has_loss(stage->plan) || balance_is_of_batch(stage->plan) || balance_joins_layers(stage->plan)) return OK;
+    if (!balance_has_loss(stage->plan) || balance_is_of_batch(stage->plan)) return OK;
+    if (balance_joins_layers(stage->plan)) return OK;
     return balance_share(stage, micro, layer_at(stage, layer) * groups_of(stage, micro), groups_of(stage, micro), err);
 }
 

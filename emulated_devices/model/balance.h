@@ -69,8 +69,8 @@ struct account balance_cost(const struct stage *, const struct microbatch *, enu
  *  @return their place, in the host's memory; bytes 0: none do. */
 struct stage_note balance_note(const struct stage *, const struct microbatch *, bool gradient);
 
-/** A device's part of the numbers of balance_note in a section: rows are sequences of the batch, or copies, whose losses
- *  they are.  Pure.
+/** A device's part of the numbers of balance_note in a section: rows are the sequences of the batch, or the copies,
+ *  whose losses they are.  Pure.
  *  @param begins  only what a device begins with: the sums that are handed on are counted once.
  *  @return the part, for part_free. */
 struct part balance_part(const struct plan *, int rank, int micro, bool gradient, bool begins);

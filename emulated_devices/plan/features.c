@@ -269,7 +269,8 @@ static bool offload_experts(const struct facts *facts, struct typed *typed)
 static bool few_layers(const struct facts *facts, struct typed *typed)
 {
     const int64_t L = facts->plan->model.L, stages = facts->schedule->stages;
-    return facts->plan->layers.count == 0 && L <= 2 * stages && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
+    return facts->plan->layers.count == 0 && L <= 2 * stages
+           && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
 }
 
 static bool chosen_experts(const struct facts *facts, struct typed *typed)

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a section says; 0 and NULL: not said. */
+/* The values that a section says; 0 and NULL: not said. */
 struct section_values {
     struct interval layers, devices;
     int size[AXIS_COUNT], ep, etp;
@@ -157,7 +157,7 @@ static enum error_code make_mesh(const struct section_text *text, struct mesh *m
     return e;
 }
 
-/* What is not said stays; schemes along an axis of several devices have a default of their own. */
+/* A value that is not said stays; schemes along an axis of several devices have a default of their own. */
 static enum error_code make_section(const struct section_text *text, struct plan *section, struct error *err)
 {
     const struct section_values *const says = &text->says;
@@ -177,7 +177,7 @@ static enum error_code make_section(const struct section_text *text, struct plan
 }
 
 /* "2:1": a number for each copy along dp; or the speeds of their devices. */
-static enum error_code read_rows(const struct section_text *text, struct sections *sections, int i, struct error *err)
+static enum error_code sections_read_rows(const struct section_text *text, struct sections *sections, int i, struct error *err)
 {
     const int copies = sections->at[i].mesh.size[DP];
     const struct yaml *const value = yml_find(text->of, "rows");
@@ -216,7 +216,7 @@ static enum error_code read_section(const char *file, const struct yaml *of, str
         return fail(err, ERR_FORMAT, "%s, line %d: zero and data-parallel: one of them", printable_path(file).text,
                     of->line);
     e = make_section(&text, &sections->at[i], err);
-    return e || text.says.rows == NULL ? e : read_rows(&text, sections, i, err);
+    return e || text.says.rows == NULL ? e : sections_read_rows(&text, sections, i, err);
 }
 
 enum error_code sections_read(struct sections *sections, const struct plan *plan, const char *path, struct yaml **text,
@@ -249,7 +249,7 @@ static const char *print_rows(const struct plan *section, char *text, size_t siz
     return text;
 }
 
-/* What a file must say so that the section is read from it whatever the flags are. */
+/* A file says these values, so that the section is read from it whatever the flags are. */
 static struct section_values values_of(const struct plan *section, char *rows)
 {
     struct section_values says = { .layers = section->layers, .tensor = section->tensor,
@@ -265,7 +265,7 @@ static struct section_values values_of(const struct plan *section, char *rows)
 }
 
 /* Print a value that is said.  @return whether it was. */
-static bool write_value(const struct section_key *key, const void *value, const char *before, FILE *to)
+static bool sections_write_value(const struct section_key *key, const void *value, const char *before, FILE *to)
 {
     const struct interval *const range = value;
     const char *const *const name = value;
@@ -287,6 +287,6 @@ void sections_write(const struct plan *plan, FILE *to)
         const struct section_values says = values_of(&plan->sections->at[i], rows);
         const char *before = "  - ";
         for (int k = 0; k < SECTION_KEYS; k++)
-            if (write_value(&keys[k], (const char *)&says + keys[k].at, before, to)) before = "    ";
+            if (sections_write_value(&keys[k], (const char *)&says + keys[k].at, before, to)) before = "    ";
     }
 }

@@ -93,6 +93,41 @@ test_planned() {
     run show plan $model --plan seven.yaml --svg plan.svg;    expect_status 0
     expect_out '^ +5  cp=0, tp=0  2, 3, loss '
     [ -s plan.svg ] || complain 'there is no picture'
+    run show data $model --plan seven.yaml --page data.html;    expect_status 0;    expect_out '^layer 0 on devices 0-2: tp 3, zero1, 1d-sp$'
+    run show memory $model --plan seven.yaml;    expect_status 0;    expect_out '^what device 5, the fullest of 7'
+    expect_out '^  backward  layer 3 '
+}
+
+# Copies share a microbatch's sequences as the file says, or by the speeds of devices in their places.
+test_rows() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-1, rows: 2:1, zero: 2 }\n  - { layers: 2-3, devices: 2-4 }\n' >plan.yaml
+    run train $model --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    expect_out '^stage   0: layers 0-1 on devices 0-1: dp 2, zero2, rows 2:1$'
+    run show plan $model --plan plan.yaml;    expect_out '^ +0  dp=0 .* 0-3, 6-9 '
+    printf 'sections:\n  - { layers: 0-3, devices: 0-3, rows: proportional }\n' >plan.yaml
+    run plan $model --plan plan.yaml --cluster two-generations;    expect_out 'dp 4, ddp, rows 100:100:50:50$'
+    run plan $model --plan plan.yaml --cluster two-generations --slots 0,2,1,3;    expect_out 'dp 4, ddp, rows 100:50:100:50$'
+    refused '  - { layers: 0-3, devices: 0-2, rows: 2:1 }\n' 1 'rows: 2:1: must be proportional, or a number for each copy along dp such as 2:1'
+    refused '  - { layers: 0-3, devices: 0-1, rows: 0:0 }\n' 1 'rows: 0:0: must be proportional'
+    refused '  - { layers: 0-3, devices: 0-1, rows: "2:" }\n' 1 'rows: 2:: must be proportional'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml;    expect_status 2;    expect_error 'layers 0-3 share rows in proportions'
+}
+
+# Slow tiers, codes, parallel streams and low rank, each section by itself.
+test_storage() {
+    make_text
+    printf 'sections:\n  - { layers: 0-3, devices: 0-3, dp: 2, cp: 2, zero: 3 }\n  - { layers: 4, devices: 4-5, dp: 2, zero: 3 }\n' >plan.yaml
+    local deep='--model llama-tiny:L=5 --batch 12 --micro 2 --steps 2 --check ref'
+    run train $deep --data "$text" --plan plan.yaml --offload optimizer,gradients,weights;    expect_status 0
+    expect_out '^OK: every activation';    expect_out 'and those of the slow tier, equal the formulas'
+    run train $deep --data "$text" --plan plan.yaml --offload activations --offload-to .;    expect_out 'and those of the slow tier, equal the formulas'
+    run train $deep --data "$text" --plan plan.yaml --quantize-weights int8 --quantize-gradients int4;    expect_out '^OK: .* quantised alike'
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5, tp: 2 }\n' >plan.yaml
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5, zero: 1 }\n' >plain.yaml
+    run train --model parscale-tiny:L=4 --batch 12 --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    run train $model --data "$text" --plan plain.yaml --steps 2 --check ref --optimizer galore;    holds
+    run plan --model tiny:L=4 --batch 12 --plan plain.yaml --optimizer galore;    expect_status 2;    expect_error 'layers 0-1 and layers 2-3 have the same embedding, cut in other ways; use --untied'
 }
 
 # A golden file is reached by sections, and the folder of their dump is judged.
@@ -133,4 +168,4 @@ test_refused() {
     run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 8192'
 }
 
-run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_golden test_refused
+run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused

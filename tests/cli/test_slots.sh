@@ -17,6 +17,16 @@ test_times() {
     times --slots 0,4,1,5,2,6,3,7;    [ "$virtual" = "$scattered" ] || complain "$virtual, not $scattered"
 }
 
+# Devices that do the same are run once also where they have places of their own, to the same picosecond.
+test_folded() {
+    local slots exact plan='plan --model llama-tiny --batch 64 --micro 1 --dp 8 --tp 2 --zero 1'
+    for slots in 8-15,0-7 0-3,8-11,4-7,12-15 0,4,1,5,2,6,3,7,8,12,9,13,10,14,11,15 0-6,8,7,9-15; do
+        times --slots $slots --json plan.json;               exact=$(grep -o '"virtual_step_ps":[^,]*' plan.json)
+        [ $slots = 0-6,8,7,9-15 ] || expect_out '^folded  dp 8 -> [124]'
+        times --slots $slots --json plan.json --unfolded;    [ "$exact" = "$(grep -o '"virtual_step_ps":[^,]*' plan.json)" ] || complain "--slots $slots folded: $exact"
+    done
+}
+
 # Numbers and counters hold, also of collectives by nodes and of sections.
 test_numbers() {
     make_text
@@ -43,4 +53,4 @@ test_refused() {
     run plan --model llama-tiny --plan plan.yaml --slots dp;    expect_status 2;    expect_error 'sections have no common axes'
 }
 
-run_tests test_times test_numbers test_refused
+run_tests test_times test_folded test_numbers test_refused

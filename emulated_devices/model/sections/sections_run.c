@@ -42,7 +42,7 @@ static enum error_code no_stream(int micro, struct error *err)
     return fail(err, ERR_MEMORY, "no memory for the residual stream of microbatch %d", micro);
 }
 
-/* What a stage's routers hand on beside its stream, or beside the gradient. */
+/* A stage's routers hand these numbers on beside its stream, or beside the gradient. */
 static struct tensor sums_of(const struct stage *stage, int micro, bool gradient)
 {
     const struct stage_note note = stage_note(stage, micro, gradient);

@@ -12,8 +12,8 @@
 #include "emulated_devices/model/sections/boxing.h"
 #include "emulated_devices/model/trainer.h"
 
-/* What crosses the boundary between two sections in a microbatch: the residual stream, its gradient, and for balance
- * losses of all layers together the sums so far of routers, and the slopes that follow from all. */
+/* The numbers that cross the boundary between two sections in a microbatch: the residual stream, its gradient, and for
+ * balance losses of all layers together the sums so far of routers, and the slopes that follow from all. */
 enum crossing { CROSSES_STREAM, CROSSES_GRADIENT, CROSSES_SUMS, CROSSES_SLOPES, CROSSINGS };
 
 /* Between a section and the one before it: the boxings of each microbatch.  Without lists where this device has no part

@@ -510,7 +510,8 @@ static enum error_code take_microbatches(struct train_options *options, const st
     return e;
 }
 
-/* Balance losses of microbatches are the golden file's only with as many of them.  Sections have the same copies then. */
+/* Balance losses of microbatches are the golden file's only with as many of them.  With such losses sections have the
+ * same copies. */
 static enum error_code check_golden_micros(const struct train_options *options, struct error *err)
 {
     const struct plan *const p = plan_of_layer(&options->plan, 0);
