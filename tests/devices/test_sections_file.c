@@ -9,6 +9,7 @@
 #undef fail
 #include "emulated_devices/plan/sections_file.h"
 #include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdlib.h>
 #include <string.h>
@@ -98,8 +99,33 @@ static void test_drawn(void **state)
     unlink(path);
 }
 
+/* The schema of the file has the keys that the reader knows, in its order. */
+static void test_schema(void **state)
+{
+    static const char text[] = "sections: [{ none: 1 }]";
+    char path[200], known[300] = "";
+    struct plan plan = case_plan(1, 1, 1);
+    struct sections sections;
+    struct yaml *file = NULL;
+    cJSON *schema;
+    (void)state;
+    assert_int_equal(json_read("docs/schema/plan-file.json", &schema, &err), OK);
+    const cJSON *const all = cJSON_GetObjectItem(cJSON_GetObjectItem(schema, "properties"), "sections"),
+        *const of_one = cJSON_GetObjectItem(cJSON_GetObjectItem(all, "items"), "properties"), *key;
+    cJSON_ArrayForEach(key, of_one)
+        snprintf(known + strlen(known), sizeof known - strlen(known), "%s%s", known[0] ? ", " : "; its keys are ",
+                 key->string);
+    snprintf(path, sizeof path, "%s/orrery-sections-%d.yaml", temporary_folder(), (int)getpid());
+    assert_int_equal(file_write_all(path, text, strlen(text), &err), OK);
+    assert_int_equal(sections_read(&sections, &plan, path, &file, &err), ERR_FORMAT);
+    const size_t end = strlen(err.text), length = strlen(known);
+    if (end < length || strcmp(err.text + end - length, known) != 0) STOP("%s\nthe schema: %s\n", err.text, known);
+    yml_free(file), cJSON_Delete(schema);
+    unlink(path);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_drawn) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_drawn), cmocka_unit_test(test_schema) };
     return cmocka_run_group_tests_name("sections_file", tests, NULL, NULL);
 }
