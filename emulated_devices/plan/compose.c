@@ -252,8 +252,6 @@ static const struct clash clashes[] = {
     { HAS_sections, HAS_batches, "@ cuts batches over one number of copies", "equal batches" },
     { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
     { HAS_sections, HAS_forward_only, "@ takes both losses of one mesh", "optimizers with gradients" },
-    { HAS_sections, HAS_keep_gathered, "@ would keep weights of one section while another computes",
-      "--reshard-after-forward yes" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };
 

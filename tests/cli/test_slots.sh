@@ -37,6 +37,12 @@ test_numbers() {
     expect_status 0;    expect_out '^OK: every activation';    expect_out '^traffic counted messages'
 }
 
+# The drawing says where each device is.
+test_drawn() {
+    run show plan --model llama-tiny --batch 16 --micro 1 --dp 4 --tp 2 --slots dp;    expect_status 0
+    expect_out '^ +1  dp=0 tp=1, place 4 '
+}
+
 refused() { run $plan --slots "$1"; expect_status 2; expect_error "--slots $1: $2"; }
 
 test_refused() {
@@ -53,4 +59,4 @@ test_refused() {
     run plan --model llama-tiny --plan plan.yaml --slots dp;    expect_status 2;    expect_error 'sections have no common axes'
 }
 
-run_tests test_times test_folded test_numbers test_refused
+run_tests test_times test_folded test_drawn test_numbers test_refused

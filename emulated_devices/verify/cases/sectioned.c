@@ -126,6 +126,7 @@ static void draw_storage(struct drawing *drawing, struct plan *plan)
     if (what == 1) plan->offload_activations = true;
     if (what == 2) q->quantise_weights = (struct block_format){ 8, BLOCK };
     if (what == 2 && draw_below(drawing, 2)) q->quantise_gradients = (struct block_format){ 8, BLOCK };
+    q->keep = what == 4;
     if (what == 3) {
         const struct optimizer *low_rank[16];
         int count = 0;
