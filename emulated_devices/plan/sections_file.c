@@ -177,7 +177,8 @@ static enum error_code make_section(const struct section_text *text, struct plan
 }
 
 /* "2:1": a number for each copy along dp; or the speeds of their devices. */
-static enum error_code sections_read_rows(const struct section_text *text, struct sections *sections, int i, struct error *err)
+static enum error_code sections_read_rows(const struct section_text *text, struct sections *sections, int i,
+                                          struct error *err)
 {
     const int copies = sections->at[i].mesh.size[DP];
     const struct yaml *const value = yml_find(text->of, "rows");

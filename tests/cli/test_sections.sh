@@ -73,9 +73,12 @@ test_bits() {
     expect_out "$bits, on every layout"
 }
 
-# What was saved by sections is read by one device, and the other way.
+# What was saved by sections is read by one device, and the other way; also the biases of routers.
 test_saved() {
     seven; make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3 }\n  - { layers: 2-3, devices: 3-4, ep: 2 }\n' >biased.yaml
+    run train --model deepseek-v3-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan biased.yaml --steps 2 --save biased;    expect_status 0
+    run train --resume biased --data "$text" --steps 1 --check ref;    expect_status 0;    expect_out '^OK: every activation'
     run train $model --data "$text" --plan seven.yaml --steps 2 --save one;    expect_status 0
     run train --resume one --data "$text" --steps 1 --check ref;    expect_status 0;    expect_out '^OK: every activation'
     run train $model --data "$text" --steps 2 --save two;    expect_status 0
@@ -124,7 +127,7 @@ test_storage() {
     run train $deep --data "$text" --plan plan.yaml --offload activations --offload-to .;    expect_out 'and those of the slow tier, equal the formulas'
     run train $deep --data "$text" --plan plan.yaml --quantize-weights int8 --quantize-gradients int4;    expect_out '^OK: .* quantised alike'
     printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5, tp: 2 }\n' >plan.yaml
-    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5, zero: 1 }\n' >plain.yaml
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5 }\n' >plain.yaml
     run train --model parscale-tiny:L=4 --batch 12 --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
     run train $model --data "$text" --plan plain.yaml --steps 2 --check ref --optimizer galore;    holds
     run plan --model tiny:L=4 --batch 12 --plan plain.yaml --optimizer galore;    expect_status 2;    expect_error 'layers 0-1 and layers 2-3 have the same embedding, cut in other ways; use --untied'
@@ -136,6 +139,8 @@ test_golden() {
     run train --check "$top/golden/llama-grouped.safetensors" --plan three.yaml --dump dump/;    expect_status 0
     expect_out '^OK: every activation'
     run check "$top/golden/llama-grouped.safetensors" dump;    expect_status 0;    expect_out '^OK: '
+    printf 'sections:\n  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1-2, dp: 2 }\n' >two.yaml
+    run train --check "$top/golden/deepseekv3-moved.safetensors" --plan two.yaml;    expect_status 0;    expect_out '^OK: every activation'
 }
 
 refused() { printf 'sections:\n%b' "$1" >bad.yaml; run plan $model --plan bad.yaml; expect_status "$2"; expect_error "$3"; }
