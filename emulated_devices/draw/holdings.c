@@ -98,6 +98,12 @@ void holding_note(struct holding *holding, struct trainer *trainer)
         note_place(holding, section);
         note_section(holding, section);
     }
+    /* With --slots a device is at another place of the machine than its number. */
+    const struct cluster *const cluster = trainer->plan.cluster;
+    char slot[40];
+    if (cluster == NULL || cluster->slot == NULL) return;
+    snprintf(slot, sizeof slot, "place %d", cluster_slot(cluster, trainer->comm->rank));
+    holdings_add(holding->place, slot);
 }
 
 /* ---- text -------------------------------------------------------------------------------------------------------- */

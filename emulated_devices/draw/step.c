@@ -2,6 +2,7 @@
  * cli/show/step.c, opens a trainer, watches a step and draws.  Nothing here returns an error; a line without memory
  * sets `failed`. */
 #include "emulated_devices/draw/step.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/io/figures.h"
 #include "ref/io/options.h"
@@ -37,8 +38,10 @@ static struct step_line *step_line_of(struct step_record *record, const struct d
 {
     struct step_line *last = record->lines > 0 ? &record->line[record->lines - 1] : NULL;
     /* The call decides: after the backward passes come reductions, then the update, each in a line of its own. */
-    if (call == DATA_GRADIENTS_FINISHED) return new_line(record, -1, STEP_REDUCTIONS);
-    if (call == DATA_STEPPED) return new_line(record, -1, STEP_UPDATE);
+    const enum step_pass after = call == DATA_STEPPED ? STEP_UPDATE : STEP_REDUCTIONS;
+    /* Sections reduce one after another, and step so: that is one line. */
+    if (call == DATA_GRADIENTS_FINISHED || call == DATA_STEPPED)
+        return last && last->pass == after ? last : new_line(record, -1, after);
     if (!is_pass(call)) return last;
     if (call == DATA_GRADIENT_BEGUN && last && last->pass == STEP_BACKWARD && last->part == part) return last;
     if (call == DATA_GRADIENT_BEGUN) return new_line(record, part, STEP_WEIGHT_GRADIENTS);
@@ -46,16 +49,19 @@ static struct step_line *step_line_of(struct step_record *record, const struct d
 }
 
 /* Its units, and which are whole now. */
-static void note_units(struct step_line *step_line, const struct data_parallel *dp, int part)
+static void note_units(struct step_record *record, struct step_line *step_line, const struct data_parallel *dp,
+                       int part)
 {
     int unit[PART_UNITS];
+    struct trainer *section;
     for (int k = 0, n = data_units_of_part(dp->config, &dp->request, part, unit); k < n; k++)
         step_line->used |= bit(unit[k]);
-    for (int u = 0; u < dp->units; u++) {
-        /* A unit is whole on the device while its gathered weights or its whole gradient have memory. */
-        if (dp->unit[u].w.data != NULL) step_line->weights |= bit(u);
-        if (dp->unit[u].g.data != NULL) step_line->gradients |= bit(u);
-    }
+    for (int i = 0; (section = trainer_section(record->trainer, i)) != NULL; i++)
+        for (int u = 0; u < section->data.units; u++) {
+            /* A unit is whole on the device while its gathered weights or its whole gradient have memory. */
+            if (section->data.unit[u].w.data != NULL) step_line->weights |= bit(u);
+            if (section->data.unit[u].g.data != NULL) step_line->gradients |= bit(u);
+        }
 }
 
 /* The seam calls this after each of its calls.  The line gets times, units, and the bytes sent since the last call.
@@ -74,18 +80,17 @@ static void saw(struct data_watch *watch, const struct data_parallel *dp, enum d
         if (!is_pass(call) && r->lines > 1) l->start = r->line[r->lines - 2].end;
     }
     l->end = d->clock.now;
-    if (is_pass(call)) note_units(l, dp, part);
+    if (is_pass(call)) note_units(r, l, dp, part);
     l->bytes += now.bytes_sent - r->sent.bytes_sent, l->messages += now.messages_sent - r->sent.messages_sent;
     r->sent = now;
     if (d->arena.peak.total > l->held.total) l->held = d->arena.at_peak;
     arena_reset_peak(&d->arena);
 }
 
-void step_watch(struct step_record *record, struct trainer *trainer)
+/* Watch one section, or a plan without sections.  Units that are never passed on are kept whole from step to step. */
+static void watch_section(struct step_record *record, struct data_parallel *dp)
 {
-    /* Units that are never passed on are kept whole from step to step. */
-    const struct data_parallel *dp = &trainer->data;
-    *record = (struct step_record){ .watch = { saw }, .units = dp->units, .shards = dp->shards };
+    dp->watch = &record->watch;
     for (int u = 0; u < dp->units; u++) {
         if (dp->unit[u].count == 0) continue;
         record->there |= bit(u);
@@ -93,18 +98,27 @@ void step_watch(struct step_record *record, struct trainer *trainer)
         if (!dp->unit[u].passing_w) record->kept_whole_weights |= bit(u);
         if (!dp->unit[u].passing_g) record->kept_whole_gradients |= bit(u);
     }
+}
+
+void step_watch(struct step_record *record, struct trainer *trainer)
+{
+    struct trainer *section;
+    *record = (struct step_record){ .watch = { saw }, .units = trainer->data.units, .trainer = trainer };
+    for (int i = 0; (section = trainer_section(trainer, i)) != NULL; i++)
+        if (trainer_takes_part(section)) watch_section(record, &section->data);
     /* The lines count from here: earlier messages are taken off. */
     record->sent = ledger_kind(&trainer->comm->counted, TRAFFIC_DATA);
     arena_reset_peak(&trainer->device->arena);
     trainer->device->clock.trace = &record->trace;
-    trainer->data.watch = &record->watch;
 }
 
 void step_watched(struct step_record *record, struct trainer *trainer)
 {
     record->end = trainer->device->clock.now;
     trainer->device->clock.trace = NULL;
-    trainer->data.watch = NULL;
+    struct trainer *section;
+    for (int i = 0; (section = trainer_section(trainer, i)) != NULL; i++) section->data.watch = NULL;
+    record->trainer = NULL;
 }
 
 void step_free(struct step_record *record)
@@ -132,6 +146,25 @@ const char *step_name(const struct step_drawing *drawing, const struct step_line
     return out;
 }
 
+const struct plan *step_part(const struct step_drawing *drawing, int i)
+{
+    const struct sections *const all = drawing->plan->sections;
+    if (all == NULL) return i == 0 ? drawing->plan : NULL;
+    for (int s = 0; s < all->count; s++)
+        if (mesh_has(&all->at[s].mesh, drawing->device) && i-- == 0) return &all->at[s];
+    return NULL;
+}
+
+const char *step_schemes(const struct step_drawing *drawing, char *out, size_t size)
+{
+    const struct plan *part;
+    size_t used = 0;
+    out[0] = '\0';
+    for (int i = 0; (part = step_part(drawing, i)) != NULL && used < size; i++)
+        used += (size_t)snprintf(out + used, size - used, "%s%s", i > 0 ? ", " : "", part->data.scheme);
+    return out;
+}
+
 const char *step_unit(const struct step_drawing *drawing, int unit, char *out, size_t size)
 {
     const int64_t L = drawing->plan->model.L;
@@ -156,10 +189,10 @@ static int part_number(struct shards shards, int rank, enum shard_level level, i
 }
 
 /* Print the data scheme's own words on what it sends and holds. */
-static void draw_scheme(FILE *to, const struct step_drawing *drawing)
+static void draw_scheme(FILE *to, const struct plan *plan)
 {
     const struct data_scheme *s = data_scheme_at(0);
-    for (int i = 0; s && strcmp(s->head.name, drawing->plan->data.scheme) != 0; i++) s = data_scheme_at(i);
+    for (int i = 0; s && strcmp(s->head.name, plan->data.scheme) != 0; i++) s = data_scheme_at(i);
     if (s == NULL) return;
     char text[400];
     snprintf(text, sizeof text, "%s: %s", s->head.name, s->head.description);
@@ -169,9 +202,10 @@ static void draw_scheme(FILE *to, const struct step_drawing *drawing)
 }
 
 /* Print which part of weights, gradients and states each device along dp keeps, at most 14 devices. */
-static void draw_keepers(FILE *to, const struct step_record *record)
+static void draw_keepers(FILE *to, const struct plan *plan, int device)
 {
-    const struct shards *s = &record->shards;
+    struct shards of, *const s = &of;
+    if (plan_shards(s, plan, device, false, NULL) != OK) return;
     const struct { const char *name; int parts; enum shard_level level; } kind[] = {
         { "weights", s->weights, BY_WEIGHTS }, { "gradients", s->gradients, BY_GRADIENTS },
         { "optimizer state", s->optimizer, BY_OPTIMIZER },
@@ -247,8 +281,12 @@ void step_draw_data(FILE *to, const struct step_drawing *drawing)
     for (int u = 0; u < r->units; u++) units += (r->there & bit(u)) != 0;
     const int shown = units < MOST_UNITS ? units : MOST_UNITS, lines = r->lines < MOST_LINES ? r->lines : MOST_LINES;
     char text[300];
-    draw_scheme(to, drawing);
-    draw_keepers(to, r);
+    const struct plan *part;
+    for (int i = 0; (part = step_part(drawing, i)) != NULL; i++) {
+        if (i > 0) fprintf(to, "\n");
+        if (drawing->plan->sections) section_describe(part, text, sizeof text), print_wrapped_at(to, 0, WIDE, text);
+        draw_scheme(to, part), draw_keepers(to, part, drawing->device);
+    }
     snprintf(text, sizeof text,
              "a step of device %d, a line for each pass, a column for each group of parameters: those of tokens, of "
              "positions, of each layer, and at the end. W: whole weights, in use; =: whole, not in use; w: its part of "

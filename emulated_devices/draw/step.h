@@ -37,7 +37,7 @@ struct step_record {
     struct traffic sent;                /* so far */
     int units;                          /* of the device's part of the model; those without parameters are empty */
     uint64_t there, kept_whole_weights, kept_whole_gradients;           /* sets: with parameters; never cut */
-    struct shards shards;               /* of the data scheme */
+    struct trainer *trainer;            /* that is watched */
     int64_t elements;                   /* of all its units */
     picoseconds end;                    /* of the step */
 };
@@ -73,6 +73,13 @@ void step_document(const struct step_drawing *);
 
 /** "forward", "reductions". */
 const char *step_pass_name(enum step_pass);
+
+/** The plans of which a device has layers: its sections', or the plan itself.
+ *  @param i  from 0 on.  @return NULL after the last. */
+const struct plan *step_part(const struct step_drawing *, int i);
+
+/** Its data scheme; "zero1, ddp" of several sections.  @return out. */
+const char *step_schemes(const struct step_drawing *, char *out, size_t size);
 
 /** "forward", "layer 3": what a line is about.  @return out. */
 const char *step_name(const struct step_drawing *, const struct step_line *, char *out, size_t size);

@@ -123,11 +123,11 @@ static void film_step_begin(struct step_filming *filming, const struct holding *
     struct film *f = &filming->film;
     int at[STEP_DEVICES] = { 0 };       /* devices of each stage so far */
     char text[TEXT], has[TEXT];
-    snprintf(text, sizeof text, "orrery %s: %s, model %s on %d devices", what, p->data.scheme, p->model.name,
-             p->mesh.devices);
+    snprintf(text, sizeof text, "orrery %s: %s, model %s on %d devices", what,
+             p->sections ? "sections" : p->data.scheme, p->model.name, p->mesh.devices);
     film_open(f, "run", "ps", text);
     for (int d = 0; d < p->mesh.devices; d++) {
-        mesh_describe(&p->mesh, d, text, sizeof text);
+        snprintf(text, sizeof text, "%s", of[d].place);
         holding_text(&holdings, d, has, sizeof has);
         /* A row of tiles is a stage of the pipeline. */
         film_device(f, (struct film_device){ text, has, of[d].stage, at[of[d].stage]++ });

@@ -107,11 +107,13 @@ enum error_code step_svg_data(FILE *to, const void *drawing, struct error *err)
 {
     const struct step_drawing *d = drawing;
     const struct step_record *r = d->record;
+    char schemes[80];
     int units = 0;
     for (int u = 0; u < r->units && u < STEP_UNITS; u++) units += r->there >> u & 1;
     const double bottom = TOP + (units + 2) * HIGH;
     svg_begin(to, WIDTH, (int)bottom + AXIS);
-    svg_text(to, LEFT, 28, "start", 17, "%s: a step of device %d of %d", d->plan->data.scheme, d->device,
+    svg_text(to, LEFT, 28, "start", 17, "%s: a step of device %d of %d",
+             step_schemes(d, schemes, sizeof schemes), d->device,
              d->plan->mesh.devices);
     legend(to, LEFT, weights_colour, "whole weights");
     legend(to, LEFT + 130, part_colour, "its part of them");
@@ -156,12 +158,13 @@ enum error_code step_svg_memory(FILE *to, const void *drawing, struct error *err
 {
     const struct step_drawing *d = drawing;
     const struct step_record *r = d->record;
+    char schemes[80];
     uint64_t most = 1;
     for (int i = 0; i < r->lines; i++) most = r->line[i].held.total > most ? r->line[i].held.total : most;
     const double bottom = TOP + HEIGHT + HIGH;
     svg_begin(to, WIDTH, (int)bottom + AXIS);
     svg_text(to, LEFT, 28, "start", 17, "what device %d of %d holds, %s: %s at most", d->device, d->plan->mesh.devices,
-             d->plan->data.scheme, size_format(most).text);
+             step_schemes(d, schemes, sizeof schemes), size_format(most).text);
     for (int tag = 0; tag < ARENA_TAG_COUNT; tag++)
         legend(to, LEFT + 140 * tag, tag_colour[tag], arena_tag_name((enum arena_tag)tag));
     for (int i = 0; i < r->lines; i++) draw_column(to, r, i, most);

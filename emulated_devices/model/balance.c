@@ -20,8 +20,7 @@ bool balance_is_of_batch(const struct plan *plan)
     return balance_has_loss(plan) && mixture(plan)->balance.over == OVER_BATCH;
 }
 
-/* Whether a loss is of all layers of a microbatch, which may be on several stages. */
-static bool joins_layers(const struct plan *plan)
+bool balance_joins_layers(const struct plan *plan)
 {
     return balance_has_loss(plan) && !balance_is_of_batch(plan) && mixture(plan)->balance.layers == LAYERS_TOGETHER;
 }
@@ -78,7 +77,7 @@ void balance_begin(const struct stage *stage, struct microbatch *micro)
 {
     const size_t numbers = (size_t)(balance_losses_here(stage, micro) * (2 * balance_columns(stage->plan) + 1));
     /* A loss over all layers goes on with the sums of the stage before, which came as a note. */
-    if (micro->balance.sums && (stage->first || !joins_layers(stage->plan)))
+    if (micro->balance.sums && (stage->first || !balance_joins_layers(stage->plan)))
         memset(micro->balance.sums, 0, numbers * sizeof *micro->balance.sums);
 }
 
@@ -161,13 +160,25 @@ static enum error_code balance_share(struct stage *stage, struct microbatch *mic
 
 enum error_code balance_after_layer(struct stage *stage, struct microbatch *micro, int layer, struct error *err)
 {
-    if (!balance_has_loss(stage->plan) || balance_is_of_batch(stage->plan) || joins_layers(stage->plan)) return OK;
+    if (!balance_has_loss(stage->plan) || balance_is_of_batch(stage->plan)) return OK;
+    if (balance_joins_layers(stage->plan)) return OK;
     return balance_share(stage, micro, layer_at(stage, layer) * groups_of(stage, micro), groups_of(stage, micro), err);
+}
+
+/* At the end of a section that is not the last, each of its devices gets the sums so far of all: the next section's
+ * devices take them from any. */
+static bool hands_on_totals(const struct stage *stage)
+{
+    return stage->plan->layers.count > 0 && !stage->last;
 }
 
 enum error_code balance_after_forward(struct stage *stage, struct microbatch *micro, struct error *err)
 {
-    return joins_layers(stage->plan) && stage->last ? balance_share(stage, micro, 0, groups_of(stage, micro), err) : OK;
+    const int64_t groups = groups_of(stage, micro);
+    if (!balance_joins_layers(stage->plan)) return OK;
+    if (stage->last) return balance_share(stage, micro, 0, groups, err);
+    return hands_on_totals(stage)
+        ? balance_add_counts(stage, micro->balance.sums, groups * (2 * balance_columns(stage->plan) + 1), err) : OK;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -177,7 +188,7 @@ static int64_t times_shared(const struct stage *stage)
 {
     int64_t layers = 0;
     if (!balance_has_loss(stage->plan) || balance_is_of_batch(stage->plan)) return 0;
-    if (joins_layers(stage->plan)) return stage->last;
+    if (balance_joins_layers(stage->plan)) return stage->last || hands_on_totals(stage);
     for (int l = stage->first_layer; l < stage->first_layer + stage->layers; l++)
         layers += layer_mlp(&stage->plan->model, l) == MLP_MIXTURE;
     return layers;
@@ -186,9 +197,9 @@ static int64_t times_shared(const struct stage *stage)
 struct account balance_cost(const struct stage *stage, const struct microbatch *micro, enum axis axis)
 {
     const struct group *const g = group_along_axis(stage, axis);
-    const struct collective numbers = { .count = groups_of(stage, micro) * (balance_columns(stage->plan) + 1),
-                                       .dtype = F64,
-                                        .reduction = SUM };
+    const bool totals = balance_joins_layers(stage->plan) && hands_on_totals(stage);
+    const int64_t each = (totals ? 2 : 1) * balance_columns(stage->plan) + 1;
+    const struct collective numbers = { .count = groups_of(stage, micro) * each, .dtype = F64, .reduction = SUM };
     struct account sum = { 0 };
     if (times_shared(stage) > 0 && g)
         account_add(&sum, group_cost(g, ALLREDUCE, algorithm, &numbers), times_shared(stage));
@@ -197,8 +208,32 @@ struct account balance_cost(const struct stage *stage, const struct microbatch *
 
 struct stage_note balance_note(const struct stage *stage, const struct microbatch *micro, bool gradient)
 {
-    if (!joins_layers(stage->plan)) return (struct stage_note){ 0 };
+    if (!balance_joins_layers(stage->plan)) return (struct stage_note){ 0 };
     const int64_t E = balance_columns(stage->plan), numbers = groups_of(stage, micro) * (gradient ? E : 2 * E + 1);
     return (struct stage_note){ gradient ? micro->balance.slope : micro->balance.sums,
                                 (uint64_t)numbers * sizeof *micro->balance.sums };
+}
+
+/* ---- between sections -------------------------------------------------------------------------------------------- */
+
+/* Whether a device begins with the sums of the section before: one of the devices that add up along tp and cp, or all
+ * that have the same rows. */
+static bool begins_with_sums(const struct plan *plan, int rank)
+{
+    const struct tensor_parallel tp = plan_tensor_share(plan, rank);
+    const struct expert_parallel ep = plan_expert_share(plan, &tp, rank);
+    return mesh_coordinate(&plan->mesh, rank, CP) == 0
+        && (experts_share_rows(&ep) || mesh_coordinate(&plan->mesh, rank, TP) == 0);
+}
+
+struct part balance_part(const struct plan *plan, int rank, int micro, bool gradient, bool begins)
+{
+    const bool sequences = mixture(plan)->balance.over == OVER_SEQUENCE;
+    const int dp = mesh_coordinate(&plan->mesh, rank, DP);
+    const int64_t cols = (gradient ? 1 : 2) * balance_columns(plan) + !gradient;
+    struct part part = { .dim = { sequences ? plan->B : plan->mesh.size[DP], cols } };
+    intervals_add(&part.cols, (struct interval){ 0, cols });
+    if (!begins || begins_with_sums(plan, rank))
+        intervals_add(&part.rows, sequences ? plan_sequences(plan, dp, micro) : (struct interval){ dp, 1 });
+    return part;
 }

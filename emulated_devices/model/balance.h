@@ -22,6 +22,9 @@
 bool balance_has_loss(const struct plan *);
 bool balance_is_of_batch(const struct plan *);
 
+/** Whether a loss is of all layers of a microbatch, which may be on several stages. */
+bool balance_joins_layers(const struct plan *);
+
 /** Make room for the sums of a microbatch that has been cut.  Local.  @return whether there was memory. */
 bool balance_open(const struct stage *, struct microbatch *);
 void balance_close(struct microbatch *);
@@ -55,7 +58,8 @@ void balance_set_slope(struct stage *, struct microbatch *, int64_t loss, const 
  *  slopes.  Collective over both groups.  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code balance_after_layer(struct stage *, struct microbatch *, int layer, struct error *);
 
-/** After a stage's forward pass: the same for losses of all layers, if this is the last stage. */
+/** After a stage's forward pass: the same for losses of all layers, if this is the last stage.  At the end of another
+ *  section all its devices get the sums so far.  @return as balance_after_layer. */
 enum error_code balance_after_forward(struct stage *, struct microbatch *, struct error *);
 
 /** Return what both send in a microbatch's passes through a stage along one axis, TP or CP. */
@@ -64,5 +68,11 @@ struct account balance_cost(const struct stage *, const struct microbatch *, enu
 /** The numbers that travel beside a microbatch's activations from stage to stage, or beside gradients.
  *  @return their place, in the host's memory; bytes 0: none do. */
 struct stage_note balance_note(const struct stage *, const struct microbatch *, bool gradient);
+
+/** A device's part of the numbers of balance_note in a section: rows are the sequences of the batch, or the copies,
+ *  whose losses they are.  Pure.
+ *  @param begins  only what a device begins with: the sums that are handed on are counted once.
+ *  @return the part, for part_free. */
+struct part balance_part(const struct plan *, int rank, int micro, bool gradient, bool begins);
 
 #endif

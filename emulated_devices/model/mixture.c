@@ -102,7 +102,16 @@ void routers_begin(struct trainer *trainer)
     *trainer->routers.lost = INFINITY;
     trainer->routers.step = trainer->step;
     mixture_count_rows(trainer), weigh_updates(trainer);
-    for (int c = 0; c < p->chunks; c++) trainer->stage[c].routers = trainer->routers;
+    for (int c = 0; c < trainer->stages_open; c++) trainer->stage[c].routers = trainer->routers;
+}
+
+void routers_lend(const struct trainer *whole, struct trainer *section)
+{
+    const struct routers own = section->routers;
+    struct routers *const lent = &section->stage->routers;
+    if (!is_mixture(&whole->plan)) return;
+    *lent = whole->routers;
+    lent->sums = own.sums, lent->pooled = own.pooled;
 }
 
 /* ---- a balance loss of the whole batch --------------------------------------------------------------------------- */
@@ -111,6 +120,15 @@ void routers_begin(struct trainer *trainer)
 static bool contributes(const struct trainer *trainer)
 {
     return !experts_share_rows(&trainer->stage[0].seams->ep) || trainer->tp.rank == 0;
+}
+
+/* The next trainer from number *i on whose layers this device computes: the trainer itself, or its sections.
+ * @return NULL: there is none. */
+static struct trainer *next_part(struct trainer *trainer, int *i)
+{
+    struct trainer *part = trainer_section(trainer, (*i)++);
+    while (part && !trainer_takes_part(part)) part = trainer_section(trainer, (*i)++);
+    return part;
 }
 
 /* The losses of the whole model: the first of a stage's losses is this one. */
@@ -160,10 +178,12 @@ enum error_code routers_share(struct trainer *trainer, struct error *err)
     const int64_t n = trainer->plan.updates * batch_losses(trainer) * (E + 1);
     double *const counts = calloc((size_t)n, sizeof *counts);
     enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory for the choices of %lld experts", (long long)E);
+    struct trainer *part;
     /* Add up this device's counts, sum over all devices, and give every microbatch its slopes. */
-    if (!e && contributes(trainer)) each_loss(trainer, counts, mixture_add_counts);
+    for (int i = 0; !e && (part = next_part(trainer, &i)) != NULL; )
+        if (contributes(part)) each_loss(part, counts, mixture_add_counts);
     if (!e) e = result_reduce(trainer, counts, n, SUM, err);
-    if (!e) each_loss(trainer, counts, set_slope);
+    for (int i = 0; !e && (part = next_part(trainer, &i)) != NULL; ) each_loss(part, counts, set_slope);
     free(counts);
     return e;
 }
@@ -184,6 +204,15 @@ static enum error_code share_lost(struct trainer *trainer, struct error *err)
     return result_reduce(trainer, trainer->routers.lost, 1, MIN, err);
 }
 
+/* With sections: the sums of those that this device computes. */
+static void add_sections(struct trainer *trainer)
+{
+    const int n = sums_of(&trainer->plan);
+    struct trainer *part;
+    for (int i = 0; (part = next_part(trainer, &i)) != NULL; )
+        for (int k = 0; k < n && contributes(part); k++) trainer->routers.sums[k] += part->routers.sums[k];
+}
+
 enum error_code routers_loss(struct trainer *trainer, double *loss, struct error *err)
 {
     const struct mixture_config *x = &trainer->plan.model.mixture;
@@ -191,7 +220,8 @@ enum error_code routers_loss(struct trainer *trainer, double *loss, struct error
     *loss = 0;
     if (!is_mixture(&trainer->plan)) return OK;
     /* Sums that another device of tp has, too, count once. */
-    if (!contributes(trainer)) memset(sums, 0, (size_t)sums_of(&trainer->plan) * sizeof *sums);
+    if (trainer->section) add_sections(trainer);
+    else if (!contributes(trainer)) memset(sums, 0, (size_t)sums_of(&trainer->plan) * sizeof *sums);
     const enum error_code e = result_reduce(trainer, sums, sums_of(&trainer->plan), SUM, err);
     *loss = x->balance_coefficient * sums[ROUTERS_BALANCE] + x->z_coefficient * sums[ROUTERS_Z] +
             x->sequence_coefficient * sums[ROUTERS_SEQUENCE];

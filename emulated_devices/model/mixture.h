@@ -16,6 +16,10 @@ void routers_close(struct trainer *);
 /** Before a step: set the sums to zero. */
 void routers_begin(struct trainer *);
 
+/** Give a section of this device what the routers of all sections share: biases, choices, and what losses are means
+ *  over.  Its sums stay its own until routers_loss.  After routers_begin of both.  Local. */
+void routers_lend(const struct trainer *whole, struct trainer *section);
+
 /** After all forward passes of a model with a balance loss of the whole batch: add the counts of all devices and set
  *  the slopes.  Collective over all devices.  @return OK, ERR_MEMORY or ERR_COMM. */
 enum error_code routers_share(struct trainer *, struct error *);

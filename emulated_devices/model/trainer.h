@@ -107,6 +107,9 @@ const struct trainer *trainer_of_layer(const struct trainer *, int layer);
  *  @param i  from 0 on.  @return NULL after the last. */
 struct trainer *trainer_section(struct trainer *, int i);
 
+/** As data_track, also in all sections. */
+enum error_code trainer_track(struct trainer *, struct error *);
+
 /** A parameter of the model's list, also one of which this device has no piece. */
 struct param_spec trainer_spec(const struct trainer *, int index);
 

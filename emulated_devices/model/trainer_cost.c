@@ -160,12 +160,26 @@ void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger
     for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
         account_add(data, data_renewal_cost(&trainer->section[i].data), -skipped);
     account_add(data, data_saved_by_projecting(&trainer->data, taken, skipped), -1);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        account_add(data, data_saved_by_projecting(&trainer->section[i].data, taken, skipped), -1);
+}
+
+/* The slow tiers of all sections are one device's. */
+static struct tier_traffic over_sections(const struct trainer *trainer,
+                                         struct tier_traffic (*of)(const struct trainer *))
+{
+    struct tier_traffic sum = { 0 };
+    for (int i = 0; i < trainer->plan.sections->count; i++) tier_traffic_add(&sum, of(&trainer->section[i]), 1);
+    return sum;
 }
 
 struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *trainer, int64_t steps)
 {
     const int64_t skipped = trainer->skipped - trainer->skipped_before;
     struct tier_traffic sum = trainer->moved;
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
+        tier_traffic_add(&sum, trainer_tier_traffic_so_far(&trainer->section[i], steps), 1);
+    if (trainer->section) return sum;
     if (!plan_changes(&trainer->plan)) tier_traffic_add(&sum, trainer_activation_moves(trainer), (uint64_t)steps);
     tier_traffic_add(&sum, data_tier_traffic(&trainer->data), (uint64_t)steps);
     for (int c = 0; c < trainer->stages_open; c++) tier_traffic_add(&sum, trainer->stage[c].chosen, 1);
@@ -177,6 +191,7 @@ struct tier_traffic trainer_tier_traffic_so_far(const struct trainer *trainer, i
 
 struct tier_traffic trainer_tier_traffic_counted(const struct trainer *trainer)
 {
+    if (trainer->section) return over_sections(trainer, trainer_tier_traffic_counted);
     struct tier_traffic sum = data_tier_traffic_so_far(&trainer->data);
     for (int c = 0; c < trainer->stages_open; c++) tier_traffic_add(&sum, trainer->stage[c].tier.traffic, 1);
     return sum;
@@ -184,6 +199,7 @@ struct tier_traffic trainer_tier_traffic_counted(const struct trainer *trainer)
 
 struct tier_traffic trainer_activation_moves(const struct trainer *trainer)
 {
+    if (trainer->section) return over_sections(trainer, trainer_activation_moves);
     struct tier_traffic sum = { 0 };
     for (int c = 0; c < trainer->stages_open; c++)
         for (int i = 0; i < trainer->plan.micros; i++)

@@ -245,27 +245,13 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
 
-    { HAS_sections, HAS_balance_of_microbatch, "@ is another loss with another number of copies",
-      "--balance-over batch or sequence" },
-    { HAS_sections, HAS_balance_together, "the layers of @ add up over one mesh", "a balance loss of each layer" },
-    { HAS_sections, HAS_biased_router, "@ moves its biases by the choices of all layers",
-      "routers without a correction bias" },
     { HAS_sections, HAS_moves_experts, "@ decides by the choices of one mesh", "--dispatch alltoall" },
     { HAS_sections, HAS_experts_predicted, "@ orders tokens for all layers at once", "--dispatch alltoall" },
-    { HAS_sections, HAS_streams, "only one residual stream is boxed, and @ has several", "--streams 1" },
     { HAS_sections, HAS_encoders, "the encoders of @ feed one mesh", "a model of text" },
     { HAS_sections, HAS_context_plan, "@ plans where tokens are for all layers at once", "--attention ring-zigzag" },
     { HAS_sections, HAS_batches, "@ cuts batches over one number of copies", "equal batches" },
     { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
     { HAS_sections, HAS_forward_only, "@ takes both losses of one mesh", "optimizers with gradients" },
-    { HAS_sections, HAS_low_rank, "@ projects whole matrices of one mesh", "--optimizer sgd, momentum or adamw" },
-    { HAS_sections, HAS_offload, "the slow tier of @ serves one order of layers", "state on the device" },
-    { HAS_sections, HAS_quantized_weights, "blocks of @ lie in other places in other sections",
-      "weights that are not quantised" },
-    { HAS_sections, HAS_quantized_gradients, "blocks of @ lie in other places in other sections",
-      "gradients that are not quantised" },
-    { HAS_sections, HAS_keep_gathered, "@ would keep weights of one section while another computes",
-      "--reshard-after-forward yes" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };
 

@@ -104,7 +104,6 @@ struct facts {
     X(balance_of_batch,        "--balance-over batch")                                              \
     X(balance_of_sequence,     "--balance-over sequence")                                           \
     X(balance_of_microbatch,   "--balance-over microbatch")                                         \
-    X(balance_together,        "a balance loss of all layers together")                             \
     X(by_sequence,             "a capacity or a balance loss of each sequence")                                   \
     X(streams,                 "--streams P")                                                       \
     X(packed,                  "--pack FILE")                                                       \

@@ -3,8 +3,8 @@
  * The trainer, dry runs and verify/ ask for rows and plans.  A list of intervals without memory is lost (room -1),
  * which callers must ask; functions with an error_code return ERR_PLAN or ERR_MEMORY.
  */
-#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/plan/planning.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/device/kernel_set.h"
 #include "emulated_devices/schemes/attention/streams.h"
 #include "ref/machine/measure.h"
@@ -374,6 +374,8 @@ enum error_code plan_name_microbatches(const struct plan *plan, int32_t *micro_o
 {
     const int64_t N = plan->B * plan->S;
     bool known = true;
+    /* The sections of such a plan have the same copies. */
+    if (plan->sections) return plan_name_microbatches(&plan->sections->at[0], micro_of, err);
     for (int rank = 0; rank < plan->mesh.devices && known; rank++) {
         /* Devices along pp and tp have the same tokens, so the first of each speaks. */
         if (mesh_coordinate(&plan->mesh, rank, PP) > 0 || mesh_coordinate(&plan->mesh, rank, TP) > 0) continue;
@@ -387,4 +389,10 @@ enum error_code plan_name_microbatches(const struct plan *plan, int32_t *micro_o
         }
     }
     return known ? OK : fail(err, ERR_MEMORY, "no memory for the microbatches of %lld tokens", (long long)N);
+}
+
+const char *plan_usual_attention(const struct plan *plan)
+{
+    if (plan->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
+    return STREAMS(&plan->model) > 1 ? "streams" : "ring-zigzag";
 }

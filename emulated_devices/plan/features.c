@@ -265,11 +265,12 @@ static bool offload_experts(const struct facts *facts, struct typed *typed)
     return facts->plan->data.offload_experts && features_say(typed, "--offload experts");
 }
 
-/* No stage has a layer more than the two that stay. */
+/* No stage has a layer more than the two that stay.  Of sections some may be as short. */
 static bool few_layers(const struct facts *facts, struct typed *typed)
 {
     const int64_t L = facts->plan->model.L, stages = facts->schedule->stages;
-    return L <= 2 * stages && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
+    return facts->plan->layers.count == 0 && L <= 2 * stages
+           && features_say(typed, "%lld layers on %d stages", (long long)L, (int)stages);
 }
 
 static bool chosen_experts(const struct facts *facts, struct typed *typed)
@@ -651,14 +652,6 @@ static bool balance_of_sequence(const struct facts *facts, struct typed *typed)
 static bool balance_of_microbatch(const struct facts *facts, struct typed *typed)
 {
     return balances_over(facts, OVER_MICROBATCH) && features_say(typed, "--balance-over microbatch");
-}
-
-/* The choices of all layers are one sum. */
-static bool balance_together(const struct facts *facts, struct typed *typed)
-{
-    const struct mixture_config *m = &facts->plan->model.mixture;
-    return facts->plan->model.mlp == MLP_MIXTURE && m->balance_coefficient > 0 &&
-           m->balance.layers == LAYERS_TOGETHER && say_model(facts, typed);
 }
 
 /* A loss or a capacity counts the choices of a whole sequence. */

@@ -35,12 +35,22 @@ void plan_take_step(struct plan *plan, int64_t step)
     plan->B = batch_plan_total(plan->batches, step);
 }
 
+/* The part of n sequences that a copy has, where copies share them in proportions: ends are rounded. */
+static struct interval share_of_rows(const int *rows, int copies, int64_t n, int copy)
+{
+    int64_t all = 0, before = 0;
+    for (int i = 0; i < copies; i++) all += rows[i], before += i < copy ? rows[i] : 0;
+    const int64_t first = (2 * n * before + all) / (2 * all), end = (2 * n * (before + rows[copy]) + all) / (2 * all);
+    return (struct interval){ first, end - first };
+}
+
 struct interval plan_microbatch(const struct plan *plan, int dp, int micro)
 {
     const int parts = plan_parts(plan), part = dp % parts;
     /* Sections may have other numbers of copies: all cut the same microbatches. */
     if (plan->layers.count > 0) {
-        const struct interval all = block_at(plan->B, plan->micros, micro), own = block_at(all.count, parts, part);
+        const struct interval all = block_at(plan->B, plan->micros, micro), own = plan->rows
+            ? share_of_rows(plan->rows, parts, all.count, part) : block_at(all.count, parts, part);
         return interval_moved(own, all.first);
     }
     if (plan->batches) return batch_plan_at(plan->batches, plan->batch_step, part, micro);

@@ -37,6 +37,9 @@ struct plan {
     struct sections *sections;          /* runs of layers with a plan each (sections.h); NULL: this is the plan of all
                                          * layers */
     struct interval layers;             /* of a section: its layers; count 0: all of the model's */
+    const int *rows;                    /* [dp] of a section: its copies share the sequences of a microbatch in these
+                                         * proportions; NULL: equally */
+    bool rows_by_speed;                 /* which sections_check sets to the speeds of the copies' devices */
     int64_t B, S;                       /* sequences of the global batch (a batch plan: of this step), tokens of each */
     const struct batch_plan *batches;   /* sequences of each microbatch, by step and copy; NULL: equal parts of B */
     int64_t batch_step;                 /* with a batch plan: the step whose B and microbatches these are */
@@ -148,6 +151,13 @@ static inline bool plan_has_embedding(const struct plan *plan) { return plan_lay
 static inline bool plan_has_loss(const struct plan *plan)
 {
     return interval_end(plan_layers(plan)) == plan->model.L;
+}
+
+/* Whether the parameters of a layer are the plan's.  -1: the embedding; L: the loss. */
+static inline bool plan_has_layer(const struct plan *plan, int layer)
+{
+    if (layer < 0) return plan_has_embedding(plan);
+    return layer >= plan_layers(plan).first && layer < interval_end(plan_layers(plan)) + plan_has_loss(plan);
 }
 
 static inline int64_t plan_first_layer(const struct plan *plan, int stage) { return plan->first_layer[stage]; }
@@ -308,6 +318,9 @@ struct tensor_parallel plan_tensor_share(const struct plan *, int rank);
 
 /** A device's share as what cuts a parameter gives it: an expert's may be cut by etp. */
 struct tensor_parallel plan_share_of(const struct plan *, int rank, const struct param_spec *);
+
+/** The attention scheme of a plan that names none. */
+const char *plan_usual_attention(const struct plan *);
 
 /** A device's share of each sequence, likewise.
  *  @param tp  whose heads; the result keeps the pointer.  NULL if only tokens are needed. */

@@ -4,6 +4,8 @@
  * the layers of the section that is refused.
  */
 #include "emulated_devices/plan/sections.h"
+#include "emulated_devices/device/cluster.h"
+#include "ref/model/kinds.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,17 +14,45 @@
 enum error_code sections_open(struct sections *sections, const struct plan *plan, int count, struct error *err)
 {
     *sections = (struct sections){ .count = count, .at = calloc((size_t)count, sizeof *sections->at),
-                                   .stage = calloc((size_t)count, sizeof *sections->stage) };
+                                   .stage = calloc((size_t)count, sizeof *sections->stage),
+                                   .rows = calloc((size_t)count, sizeof *sections->rows) };
     for (int i = 0; i < count && sections->at; i++) sections->at[i] = *plan, sections->at[i].sections = NULL;
-    if (sections->at && sections->stage) return OK;
+    if (sections->at && sections->stage && sections->rows) return OK;
     sections_free(sections);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d sections", count);
 }
 
 void sections_free(struct sections *sections)
 {
-    free(sections->at), free(sections->stage);
+    for (int i = 0; i < sections->count && sections->rows; i++) free(sections->rows[i]);
+    free(sections->at), free(sections->stage), free(sections->rows);
     *sections = (struct sections){ 0 };
+}
+
+enum error_code sections_share_rows(struct sections *sections, int section, const int *rows, struct error *err)
+{
+    struct plan *const at = &sections->at[section];
+    const int copies = at->mesh.size[DP];
+    int *const own = malloc((size_t)copies * sizeof *own);
+    if (own == NULL) return fail(err, ERR_MEMORY, "no memory for the proportions of %d copies", copies);
+    for (int i = 0; i < copies; i++) own[i] = rows ? rows[i] : 1;
+    free(sections->rows[section]);
+    sections->rows[section] = own;
+    at->rows = own, at->rows_by_speed = rows == NULL;
+    return OK;
+}
+
+/* A copy is as fast as the slowest of its devices, in their places of the machine. */
+static void measure_rows(const struct plan *section, int *rows)
+{
+    const struct mesh *const mesh = &section->mesh;
+    for (int i = 0; i < mesh->size[DP]; i++) rows[i] = 0;
+    for (int r = mesh->first; r < mesh->first + mesh->devices && section->cluster; r++) {
+        int *const of = &rows[mesh_coordinate(mesh, r, DP)];
+        const int percent = cluster_percent(section->cluster, r);
+        *of = *of == 0 || percent < *of ? percent : *of;
+    }
+    for (int i = 0; i < mesh->size[DP]; i++) rows[i] = rows[i] > 0 ? rows[i] : 1;
 }
 
 static struct interval sections_devices(const struct plan *section)
@@ -66,6 +96,8 @@ const char *section_describe(const struct plan *section, char *out, size_t size)
     if (plan_cuts_experts(section)) add_text(out, size, ", %s", section->dispatch);
     if (section->recompute && strcmp(section->recompute, "none") != 0)
         add_text(out, size, ", recompute %s", section->recompute);
+    for (int i = 0; section->rows && i < section->mesh.size[DP]; i++)
+        add_text(out, size, "%s%d", i == 0 ? ", rows " : ":", section->rows[i]);
     return out;
 }
 
@@ -201,6 +233,39 @@ static enum error_code check_schedule(struct plan *plan, struct error *err)
     return e;
 }
 
+/* Groups of a balance loss that are microbatches of a copy are the same in all layers. */
+static enum error_code check_balance(const struct plan *plan, struct error *err)
+{
+    const struct mixture_config *const mixture = &plan->model.mixture;
+    const struct plan *const first = &plan->sections->at[0];
+    if (plan->model.mlp != MLP_MIXTURE || mixture->balance_coefficient <= 0) return OK;
+    for (int i = 0; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
+        if (plan->sections->at[i].rows)
+            return fail(err, ERR_PLAN, "--balance-over microbatch: %s share rows in proportions, so their microbatches "
+                        "are others; use --balance-over batch or sequence", name_of(&plan->sections->at[i]).text);
+    for (int i = 1; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
+        if (plan->sections->at[i].mesh.size[DP] != first->mesh.size[DP])
+            return fail(err, ERR_PLAN, "--balance-over microbatch: %s have dp %d and %s dp %d, so their microbatches "
+                        "are others; use --balance-over batch or sequence", name_of(first).text,
+                        first->mesh.size[DP], name_of(&plan->sections->at[i]).text,
+                        plan->sections->at[i].mesh.size[DP]);
+    return OK;
+}
+
+/* A tied embedding that two sections have gets the other section's gradient after its own is reduced, in the device's
+ * memory, and both have the same weights. */
+static enum error_code check_tied(const struct plan *plan, struct error *err)
+{
+    const struct data_request *const q = &plan->data;
+    const char *const wrong = q->quantise_weights.bits > 0 ? "--quantize-weights"
+        : q->quantise_gradients.bits > 0 ? "--quantize-gradients"
+        : q->offload & 1u << GRADIENTS ? "--offload gradients"
+        : plan->optimizer->low_rank ? "--optimizer with low rank" : NULL;
+    if (!plan->model.tied || plan->sections->count == 1 || wrong == NULL) return OK;
+    return fail(err, ERR_PLAN, "%s: %s and %s have the same embedding, cut in other ways; use --untied", wrong,
+                name_of(&plan->sections->at[0]).text, name_of(&plan->sections->at[plan->sections->count - 1]).text);
+}
+
 enum error_code sections_check(struct plan *plan, struct error *err)
 {
     struct sections *const all = plan->sections;
@@ -217,9 +282,12 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     if (e) return e;
     all->stages = all->stage[all->count - 1] + 1;
     for (int i = 0; i < all->count && !e; i++) {
+        if (all->at[i].rows_by_speed) measure_rows(&all->at[i], all->rows[i]);
         e = plan_check(&all->at[i], &why);
         if (e) e = fail(err, e, "%s: %s", name_of(&all->at[i]).text, why.text);
     }
+    if (!e) e = check_balance(plan, err);
+    if (!e) e = check_tied(plan, err);
     if (!e) e = check_schedule(plan, err);
     for (int s = 0, i = 0; s < all->stages && !e; s++) {
         plan->first_layer[s] = (int)all->at[i].layers.first;

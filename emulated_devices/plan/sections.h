@@ -15,13 +15,15 @@
 #include "emulated_devices/plan/plan.h"
 
 enum { SECTIONS_MOST = PLAN_MOST_STAGES,
-       SECTIONS_MOST_BOXINGS = 1 << 16 };       /* sections times microbatches: names of messages have 17 bits */
+       SECTIONS_MOST_BOXINGS = 1 << 15 };       /* sections times microbatches: names of messages have 17 bits, and four
+                                         * kinds of numbers cross */
 
 /* All of them, in the order of layers. */
 struct sections {
     int count;                          /* sections */
     int stages;                         /* of the pipeline; set by sections_check */
     struct plan *at;                    /* [count] the plan of each, with its layers and its mesh.first */
+    int **rows;                         /* [count] of a section whose copies share rows in proportions: [dp] */
     int *stage;                         /* [count] the stage that each belongs to; set by sections_check */
 };
 
@@ -29,6 +31,13 @@ struct sections {
  *  @return OK, for sections_free; or ERR_MEMORY with nothing to free. */
 enum error_code sections_open(struct sections *, const struct plan *, int count, struct error *);
 void sections_free(struct sections *);
+
+/**
+ * Let the copies of a section, whose mesh is made, share the sequences of each microbatch in proportions.
+ * @param rows  [dp] of at least 0, not all 0; NULL: the speeds of the slowest device of each copy.
+ * @return OK or ERR_MEMORY.
+ */
+enum error_code sections_share_rows(struct sections *, int section, const int *rows, struct error *);
 
 /**
  * Check a plan with sections: each section's own plan, that every layer and every device has work, and that stages

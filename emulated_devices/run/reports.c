@@ -17,11 +17,15 @@ struct device_report report_of_device(struct trainer *trainer, int64_t steps)
         r.fingerprint += data_fingerprint_part(&part->data);
         for (int i = 0; i < part->parameters.count; i++)
             r.parameters += (uint64_t)layout_count(&part->parameters.all[i].layout);
+        const struct model_state offloaded = data_offloaded(&part->data);
+        const struct drive_use drive = data_drive_use(&part->data);
+        r.offloaded.weights += offloaded.weights, r.offloaded.gradients += offloaded.gradients;
+        r.offloaded.optimizer += offloaded.optimizer;
+        tier_traffic_add(&r.drive.moved, drive.moved, 1);
+        r.drive.requests += drive.requests, r.drive.hits += drive.hits;
     }
-    r.offloaded = data_offloaded(&trainer->data);
     r.activations_away = trainer_activation_moves(trainer).bytes_written;
     r.tier = trainer_tier_traffic_counted(trainer);
-    r.drive = data_drive_use(&trainer->data);
     r.counted = trainer->comm->counted;
     traffic_check(trainer, steps, &r.wrong_traffic);
     memory_check(trainer, steps, &r.wrong_memory);

@@ -139,7 +139,7 @@ static enum error_code start_reference(struct session *session, struct batch_sou
     enum error_code e = OK;
     if (session->speaks) e = reference_open(&session->reference, &session->trainer.plan, source, err);
     e = comm_agree(session->trainer.comm, e, err);
-    if (!e) e = comm_agree(session->trainer.comm, data_track(&session->trainer.data, err), err);
+    if (!e) e = comm_agree(session->trainer.comm, trainer_track(&session->trainer, err), err);
     if (!e) probes_open(&session->probes, &session->trainer, session->options->isolate);
     if (!e && (session->options->resume || session->options->model_dir))
         reference_follow(&session->reference, &session->trainer);

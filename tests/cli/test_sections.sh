@@ -50,7 +50,17 @@ test_mixture() {
     printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3, recompute: full }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
     run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --as megatron --steps 2 --check ref;    holds
     expect_out '^stage   1: layers 2-3 on devices 3-6: dp 4, ddp, ep 2, etp 2, alltoall$'
-    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'with sections: --balance-over microbatch is another loss'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'layers 0-1 have dp 1 and layers 2-3 dp 4'
+}
+
+# One balance loss of all layers, whose sums go from section to section; routers with biases that move.
+test_routers() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, tp: 2, cp: 2 }\n  - { layers: 2, devices: 4-5, cp: 2 }\n  - { layers: 3, devices: 4-5, tp: 2, tensor: 1d-sp, etp: 2 }\n' >plan.yaml
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref --schedule gpipe --balance-over batch;    holds
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3 }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
+    run train --model deepseek-v3-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --steps 2 --check ref --dtype fp64;    holds
 }
 
 # With exact sums the strategy of a layer changes no bit.
@@ -63,9 +73,12 @@ test_bits() {
     expect_out "$bits, on every layout"
 }
 
-# What was saved by sections is read by one device, and the other way.
+# What was saved by sections is read by one device, and the other way; also the biases of routers.
 test_saved() {
     seven; make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3 }\n  - { layers: 2-3, devices: 3-4, ep: 2 }\n' >biased.yaml
+    run train --model deepseek-v3-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan biased.yaml --steps 2 --save biased;    expect_status 0
+    run train --resume biased --data "$text" --steps 1 --check ref;    expect_status 0;    expect_out '^OK: every activation'
     run train $model --data "$text" --plan seven.yaml --steps 2 --save one;    expect_status 0
     run train --resume one --data "$text" --steps 1 --check ref;    expect_status 0;    expect_out '^OK: every activation'
     run train $model --data "$text" --steps 2 --save two;    expect_status 0
@@ -83,6 +96,41 @@ test_planned() {
     run show plan $model --plan seven.yaml --svg plan.svg;    expect_status 0
     expect_out '^ +5  cp=0, tp=0  2, 3, loss '
     [ -s plan.svg ] || complain 'there is no picture'
+    run show data $model --plan seven.yaml --page data.html;    expect_status 0;    expect_out '^layer 0 on devices 0-2: tp 3, zero1, 1d-sp$'
+    run show memory $model --plan seven.yaml;    expect_status 0;    expect_out '^what device 5, the fullest of 7'
+    expect_out '^  backward  layer 3 '
+}
+
+# Copies share a microbatch's sequences as the file says, or by the speeds of devices in their places.
+test_rows() {
+    make_text
+    printf 'sections:\n  - { layers: 0-1, devices: 0-1, rows: 2:1, zero: 2 }\n  - { layers: 2-3, devices: 2-4 }\n' >plan.yaml
+    run train $model --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    expect_out '^stage   0: layers 0-1 on devices 0-1: dp 2, zero2, rows 2:1$'
+    run show plan $model --plan plan.yaml;    expect_out '^ +0  dp=0 .* 0-3, 6-9 '
+    printf 'sections:\n  - { layers: 0-3, devices: 0-3, rows: proportional }\n' >plan.yaml
+    run plan $model --plan plan.yaml --cluster two-generations;    expect_out 'dp 4, ddp, rows 100:100:50:50$'
+    run plan $model --plan plan.yaml --cluster two-generations --slots 0,2,1,3;    expect_out 'dp 4, ddp, rows 100:50:100:50$'
+    refused '  - { layers: 0-3, devices: 0-2, rows: 2:1 }\n' 1 'rows: 2:1: must be proportional, or a number for each copy along dp such as 2:1'
+    refused '  - { layers: 0-3, devices: 0-1, rows: 0:0 }\n' 1 'rows: 0:0: must be proportional'
+    refused '  - { layers: 0-3, devices: 0-1, rows: "2:" }\n' 1 'rows: 2:: must be proportional'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml;    expect_status 2;    expect_error 'layers 0-3 share rows in proportions'
+}
+
+# Slow tiers, codes, parallel streams and low rank, each section by itself.
+test_storage() {
+    make_text
+    printf 'sections:\n  - { layers: 0-3, devices: 0-3, dp: 2, cp: 2, zero: 3 }\n  - { layers: 4, devices: 4-5, dp: 2, zero: 3 }\n' >plan.yaml
+    local deep='--model llama-tiny:L=5 --batch 12 --micro 2 --steps 2 --check ref'
+    run train $deep --data "$text" --plan plan.yaml --offload optimizer,gradients,weights;    expect_status 0
+    expect_out '^OK: every activation';    expect_out 'and those of the slow tier, equal the formulas'
+    run train $deep --data "$text" --plan plan.yaml --offload activations --offload-to .;    expect_out 'and those of the slow tier, equal the formulas'
+    run train $deep --data "$text" --plan plan.yaml --quantize-weights int8 --quantize-gradients int4;    expect_out '^OK: .* quantised alike'
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5, tp: 2 }\n' >plan.yaml
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, dp: 2, cp: 2 }\n  - { layers: 2-3, devices: 4-5 }\n' >plain.yaml
+    run train --model parscale-tiny:L=4 --batch 12 --data "$text" --plan plan.yaml --steps 2 --check ref;    holds
+    run train $model --data "$text" --plan plain.yaml --steps 2 --check ref --optimizer galore;    holds
+    run plan --model tiny:L=4 --batch 12 --plan plain.yaml --optimizer galore;    expect_status 2;    expect_error 'layers 0-1 and layers 2-3 have the same embedding, cut in other ways; use --untied'
 }
 
 # A golden file is reached by sections, and the folder of their dump is judged.
@@ -91,6 +139,8 @@ test_golden() {
     run train --check "$top/golden/llama-grouped.safetensors" --plan three.yaml --dump dump/;    expect_status 0
     expect_out '^OK: every activation'
     run check "$top/golden/llama-grouped.safetensors" dump;    expect_status 0;    expect_out '^OK: '
+    printf 'sections:\n  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1-2, dp: 2 }\n' >two.yaml
+    run train --check "$top/golden/deepseekv3-moved.safetensors" --plan two.yaml;    expect_status 0;    expect_out '^OK: every activation'
 }
 
 refused() { printf 'sections:\n%b' "$1" >bad.yaml; run plan $model --plan bad.yaml; expect_status "$2"; expect_error "$3"; }
@@ -120,8 +170,7 @@ test_refused() {
     seven
     run plan $model --plan seven.yaml --dp 2;    expect_status 2;    expect_error '--dp: the sections of --plan seven.yaml have devices of their own$'
     run plan $model --plan seven.yaml --schedule interleaved --chunks 2;    expect_status 2;    expect_error 'sections are on one stage each'
-    run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 16384'
-    run show memory $model --plan seven.yaml;    expect_status 2;    expect_error 'draws a plan of one mesh'
+    run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 8192'
 }
 
-run_tests test_beside_one_device test_tied test_mixture test_bits test_saved test_planned test_golden test_refused
+run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused

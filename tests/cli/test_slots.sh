@@ -17,6 +17,16 @@ test_times() {
     times --slots 0,4,1,5,2,6,3,7;    [ "$virtual" = "$scattered" ] || complain "$virtual, not $scattered"
 }
 
+# Devices that do the same are run once also where they have places of their own, to the same picosecond.
+test_folded() {
+    local slots exact plan='plan --model llama-tiny --batch 64 --micro 1 --dp 8 --tp 2 --zero 1'
+    for slots in 8-15,0-7 0-3,8-11,4-7,12-15 0,4,1,5,2,6,3,7,8,12,9,13,10,14,11,15 0-6,8,7,9-15; do
+        times --slots $slots --json plan.json;               exact=$(grep -o '"virtual_step_ps":[^,]*' plan.json)
+        [ $slots = 0-6,8,7,9-15 ] || expect_out '^folded  dp 8 -> [124]'
+        times --slots $slots --json plan.json --unfolded;    [ "$exact" = "$(grep -o '"virtual_step_ps":[^,]*' plan.json)" ] || complain "--slots $slots folded: $exact"
+    done
+}
+
 # Numbers and counters hold, also of collectives by nodes and of sections.
 test_numbers() {
     make_text
@@ -25,6 +35,12 @@ test_numbers() {
     printf 'sections:\n  - { layers: 0-1, devices: 0-3, tp: 2 }\n  - { layers: 2-3, devices: 4-6 }\n' >plan.yaml
     run train --model llama-tiny:L=4 --data "$text" --batch 12 --steps 1 --plan plan.yaml --slots 6,4,2,0,1,3,5 --check ref
     expect_status 0;    expect_out '^OK: every activation';    expect_out '^traffic counted messages'
+}
+
+# The drawing says where each device is.
+test_drawn() {
+    run show plan --model llama-tiny --batch 16 --micro 1 --dp 4 --tp 2 --slots dp;    expect_status 0
+    expect_out '^ +1  dp=0 tp=1, place 4 '
 }
 
 refused() { run $plan --slots "$1"; expect_status 2; expect_error "--slots $1: $2"; }
@@ -43,4 +59,4 @@ test_refused() {
     run plan --model llama-tiny --plan plan.yaml --slots dp;    expect_status 2;    expect_error 'sections have no common axes'
 }
 
-run_tests test_times test_numbers test_refused
+run_tests test_times test_folded test_drawn test_numbers test_refused

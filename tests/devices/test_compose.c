@@ -118,10 +118,9 @@ static void take(struct plan *p, enum feature f)
     case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
     case HAS_cuts_attention: case_take_context(p, 2, "rsa"); break;
     case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
-    case HAS_balance_of_microbatch: case HAS_balance_together:
+    case HAS_balance_of_microbatch:
         case_take_mixtral(p);
-        p->model.mixture.balance.over = f == HAS_balance_together ? OVER_SEQUENCE : OVER_MICROBATCH;
-        p->model.mixture.balance.layers = f == HAS_balance_together ? LAYERS_TOGETHER : LAYERS_EACH;
+        p->model.mixture.balance.over = OVER_MICROBATCH;
         break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
     case HAS_encoders: p->encoders.kinds = 1; break;

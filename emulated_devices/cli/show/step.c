@@ -54,9 +54,6 @@ static enum error_code step_draw(const struct planned *planned, const struct kin
 {
     const struct plan *plan = &planned->options.plan;
     struct dry_run run;
-    if (plan->sections)
-        return fail(err, ERR_USAGE, "%s: draws a plan of one mesh; `orrery show plan` draws the sections of --plan",
-                    kind->what);
     enum error_code e = dry_run(plan, 1, true, NULL, watch, watched, all, &run, err);
     if (e) return e;
     if (kind->draw) {

@@ -66,9 +66,11 @@ static enum error_code read_weights(struct trainer *trainer, const struct weight
     for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++)
         for (int i = 0; i < part->parameters.count && !e; i++)
             e = read_own(part, file, &part->parameters.all[i], "", KIND_WEIGHT, err);
-    if (!e) e = data_requantise(&trainer->data, err);
-    if (!e) data_same_versions(&trainer->data);            /* files have one version: both versions start from it */
-    if (!e) data_start_round(&trainer->data);
+    for (int n = 0; (part = trainer_section(trainer, n)) != NULL && !e; n++) {
+        e = data_requantise(&part->data, err);
+        if (!e) data_same_versions(&part->data);           /* files have one version: both versions start from it */
+        if (!e) data_start_round(&part->data);
+    }
     return e;
 }
 

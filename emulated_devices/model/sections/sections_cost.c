@@ -11,20 +11,18 @@ static struct account boxings_cost(const struct trainer *trainer)
 {
     struct ledger ledger = { 0 };
     for (int s = 1; s < trainer->plan.sections->count; s++)
-        for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].forward; m++) {
-            boxing_cost(&trainer->boundary[s].forward[m], &trainer->between, trainer->plan.dtype, &ledger);
-            boxing_cost(&trainer->boundary[s].gradient[m], &trainer->between, trainer->plan.dtype, &ledger);
-        }
+        for (enum crossing c = 0; c < CROSSINGS; c++)
+            for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].of[c]; m++)
+                boxing_cost(&trainer->boundary[s].of[c][m], &trainer->between, crossing_dtype(&trainer->plan, c),
+                            &ledger);
     if (trainer->tied) tied_cost(trainer->tied, trainer, &ledger);
     return ledger.of[TRAFFIC_PIPELINE];
 }
 
 static struct account result_cost(const struct trainer *trainer)
 {
-    const struct collective numbers = { .count = RESULT_NUMBERS, .dtype = F64, .reduction = SUM };
-    struct account sum = group_cost(&trainer->result.along[2], ALLREDUCE, "one_shot", &numbers);
-    for (int i = 0; i < trainer->plan.sections->count; i++)
-        if (trainer_takes_part(&trainer->section[i])) account_add(&sum, routers_cost(&trainer->section[i]), 1);
+    struct account sum = result_reduce_cost(trainer, RESULT_NUMBERS, SUM);
+    account_add(&sum, routers_cost(trainer), 1);
     return sum;
 }
 
@@ -135,24 +133,42 @@ static struct model_state kept_by_all(const struct trainer *trainer)
     return all;
 }
 
+/* Sections step one after another: the most that one of them holds beside what is kept, in passes or in its step. */
+static struct model_state most_beside(const struct trainer *trainer)
+{
+    const struct data_parallel *const any = &trainer->data;
+    struct model_state most = {
+        .weights = (uint64_t)most_passing(trainer, weights_in) * dtype_size(data_format(any, KIND_WEIGHT)),
+        .gradients = (uint64_t)most_passing(trainer, gradients_in) * dtype_size(data_format(any, KIND_GRADIENT))
+    };
+    for (int i = 0; i < trainer->plan.sections->count; i++) {
+        const struct data_parallel *const data = &trainer->section[i].data;
+        const struct model_state kept = data_resident(data), peak = data_peak(data);
+        most.weights = larger(most.weights, peak.weights - kept.weights);
+        most.gradients = larger(most.gradients, peak.gradients - kept.gradients);
+        most.optimizer = larger(most.optimizer, peak.optimizer - kept.optimizer);
+    }
+    return most;
+}
+
 uint64_t sections_peak(const struct trainer *trainer, enum arena_tag tag)
 {
-    const struct model_state kept = kept_by_all(trainer);
-    const struct data_parallel *const any = &trainer->data;
+    const struct model_state kept = kept_by_all(trainer), beside = most_beside(trainer);
     switch (tag) {
-    case PARAMETERS:
-        return kept.weights + (uint64_t)most_passing(trainer, weights_in) * dtype_size(data_format(any, KIND_WEIGHT));
-    case GRADIENTS:
-        return kept.gradients
-            + (uint64_t)most_passing(trainer, gradients_in) * dtype_size(data_format(any, KIND_GRADIENT));
-    case OPTIMIZER: return kept.optimizer;
+    case PARAMETERS: return kept.weights + beside.weights;
+    case GRADIENTS: return kept.gradients + beside.gradients;
+    case OPTIMIZER: return kept.optimizer + beside.optimizer;
     case ACTIVATIONS: return activations_held(trainer).peak;
     default: return 0;
     }
 }
 
+/* Passes and the steps of sections hold their buffers at different times, so the largest one counts. */
 uint64_t sections_least(const struct trainer *trainer)
 {
-    const struct model_state kept = kept_by_all(trainer);
-    return kept.weights + kept.gradients + kept.optimizer + activations_held(trainer).together;
+    const struct model_state kept = kept_by_all(trainer), beside = most_beside(trainer);
+    uint64_t at_once = larger(activations_held(trainer).together, larger(beside.weights, beside.gradients));
+    for (int i = 0; i < trainer->plan.sections->count; i++)
+        at_once = larger(at_once, data_step_buffers(&trainer->section[i].data));
+    return kept.weights + kept.gradients + kept.optimizer + at_once;
 }

@@ -1,5 +1,7 @@
 /* sections_open.c -- makes the trainers of a plan's sections, and the boxings between them.
  * model/trainer_open.c calls.  Errors: ERR_MEMORY, and those of a trainer's outline; sections_close works after all. */
+#include "emulated_devices/model/away.h"
+#include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/trainer_parts.h"
@@ -16,6 +18,14 @@ struct trainer *trainer_section(struct trainer *trainer, int i)
 {
     const int count = trainer->section ? trainer->plan.sections->count : 1;
     return i >= count ? NULL : trainer->section ? &trainer->section[i] : trainer;
+}
+
+enum error_code trainer_track(struct trainer *trainer, struct error *err)
+{
+    enum error_code e = data_track(&trainer->data, err);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count && !e; i++)
+        if (trainer_takes_part(&trainer->section[i])) e = data_track(&trainer->section[i].data, err);
+    return e;
 }
 
 /* Whether a microbatch's pass is in a list of one place: messages are not. */
@@ -35,31 +45,63 @@ enum error_code sections_list(struct schedule *schedule, const struct schedule *
 
 /* ---- between sections -------------------------------------------------------------------------------------------- */
 
+static bool crosses_back(enum crossing crossing)
+{
+    return crossing == CROSSES_GRADIENT || crossing == CROSSES_SLOPES;
+}
+
+/* The boxing of one microbatch: what is of routers is cut by sequences or copies, not by tokens. */
+static enum error_code make_crossing(struct boxing *boxing, enum crossing crossing, const struct plan *from,
+                                     const struct plan *to, int rank, int micro, struct error *err)
+{
+    const bool back = crosses_back(crossing);
+    struct boxing_side before = { 0 }, after = { 0 };
+    if (crossing == CROSSES_STREAM || crossing == CROSSES_GRADIENT)
+        return boxing_make(boxing, from, to, rank, micro, back, err);
+    enum error_code e = boxing_side_open(&before, from, err);
+    if (!e) e = boxing_side_open(&after, to, err);
+    for (int i = 0; i < from->mesh.devices && !e; i++)
+        before.part[i] = balance_part(from, from->mesh.first + i, micro, back, false);
+    for (int i = 0; i < to->mesh.devices && !e; i++)
+        after.part[i] = balance_part(to, to->mesh.first + i, micro, back, !back);
+    if (!e) e = boxing_between(boxing, &before, &after, rank, err);
+    boxing_side_close(&before), boxing_side_close(&after);
+    return e;
+}
+
+static enum error_code open_crossing(struct boundary *boundary, enum crossing crossing, const struct trainer *trainer,
+                                     int section, struct error *err)
+{
+    const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
+    const bool back = crosses_back(crossing);
+    const int rank = trainer->comm->rank, M = trainer->plan.micros;
+    enum error_code e = OK;
+    boundary->of[crossing] = calloc((size_t)M, sizeof *boundary->of[crossing]);
+    if (boundary->of[crossing] == NULL) return fail(err, ERR_MEMORY, "no memory for the boxings of %d microbatches", M);
+    for (int m = 0; m < M && !e; m++)
+        e = make_crossing(&boundary->of[crossing][m], crossing, back ? after : before, back ? before : after, rank, m,
+                          err);
+    return e;
+}
+
 static enum error_code open_boundary(struct boundary *boundary, const struct trainer *trainer, int section,
                                      struct error *err)
 {
     const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
-    const int rank = trainer->comm->rank, M = trainer->plan.micros;
+    const bool sums = balance_joins_layers(&trainer->plan);
     enum error_code e = OK;
-    if (!mesh_has(&before->mesh, rank) && !mesh_has(&after->mesh, rank)) return OK;
-    boundary->forward = calloc((size_t)M, sizeof *boundary->forward);
-    boundary->gradient = calloc((size_t)M, sizeof *boundary->gradient);
-    if (boundary->forward == NULL || boundary->gradient == NULL)
-        return fail(err, ERR_MEMORY, "no memory for the boxings of %d microbatches", M);
-    for (int m = 0; m < M && !e; m++) {
-        e = boxing_make(&boundary->forward[m], before, after, rank, m, false, err);
-        if (!e) e = boxing_make(&boundary->gradient[m], after, before, rank, m, true, err);
-    }
+    if (!mesh_has(&before->mesh, trainer->comm->rank) && !mesh_has(&after->mesh, trainer->comm->rank)) return OK;
+    for (enum crossing c = 0; c < CROSSINGS && !e; c++)
+        if (sums || c == CROSSES_STREAM || c == CROSSES_GRADIENT) e = open_crossing(boundary, c, trainer, section, err);
     return e;
 }
 
 static void close_boundary(struct boundary *boundary, int micros)
 {
-    for (int m = 0; m < micros; m++) {
-        if (boundary->forward) boxing_free(&boundary->forward[m]);
-        if (boundary->gradient) boxing_free(&boundary->gradient[m]);
+    for (enum crossing c = 0; c < CROSSINGS; c++) {
+        for (int m = 0; m < micros && boundary->of[c]; m++) boxing_free(&boundary->of[c][m]);
+        free(boundary->of[c]);
     }
-    free(boundary->forward), free(boundary->gradient);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
@@ -117,6 +159,7 @@ enum error_code sections_fill(struct trainer *trainer, struct error *err)
         if (reads && part->scratch == NULL)
             return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)tokens);
         e = data_fill(&part->data, part->plan.seed, err);
+        for (int c = 0; c < part->stages_open && !e; c++) e = away_open(&part->stage[c], err);
         part->held = (struct held){ 0 };
     }
     return e;

@@ -9,30 +9,32 @@
 #include "emulated_devices/plan/sections.h"
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* One execution of the list. */
 struct walk {
     struct trainer *trainer;
     int first, last;                    /* the stage's sections */
-    struct boxing_flight *flight;       /* [actions] what is on its way to other stages */
+    struct boxing_flight *flight;       /* [2 actions] what is on its way to other stages */
     int flights;
     bool shared;                        /* the counts of routers, in this step */
 };
 
-/* A message is named by its microbatch, the section that receives or sent it, and its direction. */
-static struct exchange exchange_between(struct trainer *trainer, int section, int micro, bool gradient)
+/* A message is named by its microbatch, the section that receives or sent it, and what crosses. */
+static struct exchange exchange_between(struct trainer *trainer, int section, int micro, enum crossing crossing)
 {
     const int count = trainer->plan.sections->count;
     return exchange_named(&trainer->between, POINT_TO_POINT,
-                          ((uint32_t)micro * (uint32_t)count + (uint32_t)section) * 2 + gradient);
+                          ((uint32_t)micro * (uint32_t)count + (uint32_t)section) * CROSSINGS + crossing);
 }
 
 static struct stage *stage_of(const struct walk *walk, int section) { return walk->trainer->section[section].stage; }
 
-static const struct boxing *boxing_of(const struct walk *walk, int section, int micro, bool gradient)
+/* The boxing of a microbatch before a section; NULL: nothing of the kind crosses. */
+static const struct boxing *boxing_of(const struct walk *walk, int section, int micro, enum crossing crossing)
 {
-    const struct boundary *const at = &walk->trainer->boundary[section];
-    return gradient ? &at->gradient[micro] : &at->forward[micro];
+    const struct boxing *const of = walk->trainer->boundary[section].of[crossing];
+    return of ? &of[micro] : NULL;
 }
 
 static enum error_code no_stream(int micro, struct error *err)
@@ -40,22 +42,51 @@ static enum error_code no_stream(int micro, struct error *err)
     return fail(err, ERR_MEMORY, "no memory for the residual stream of microbatch %d", micro);
 }
 
+/* A stage's routers hand these numbers on beside its stream, or beside the gradient. */
+static struct tensor sums_of(const struct stage *stage, int micro, bool gradient)
+{
+    const struct stage_note note = stage_note(stage, micro, gradient);
+    return tensor_1d(note.numbers, F64, (int64_t)(note.bytes / sizeof(double)));
+}
+
+/* Sums go on from those of the section before, where this device begins with them, and from 0 elsewhere. */
+static struct tensor sums_to(const struct stage *stage, int micro, bool gradient)
+{
+    const struct tensor to = sums_of(stage, micro, gradient);
+    memset(to.data, 0, tensor_bytes(to));
+    return to;
+}
+
+static enum crossing stream_crossing(bool gradient) { return gradient ? CROSSES_GRADIENT : CROSSES_STREAM; }
+static enum crossing sums_crossing(bool gradient) { return gradient ? CROSSES_SLOPES : CROSSES_SUMS; }
+
 /* ---- between the sections of a stage ----------------------------------------------------------------------------- */
 
-/* Box the output of a section to the input of the next one, which is on the same devices; or the gradient back. */
-static enum error_code box_inside(struct walk *walk, int section, int micro, bool gradient, struct error *err)
+/* Box the numbers of one section to another, which is on the same devices. */
+static enum error_code box_numbers(struct walk *walk, int section, int micro, enum crossing crossing,
+                                   struct tensor from, struct tensor to, struct error *err)
 {
-    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
-    const struct boxing *const boxing = boxing_of(walk, section, micro, gradient);
-    struct stage *const before = stage_of(walk, section - 1), *const after = stage_of(walk, section);
-    const struct tensor from = gradient ? stage_take_input_gradient(after, micro) : stage_take_output(before, micro),
-        to = gradient ? stage_output_gradient(before, micro) : stage_input(after, micro);
+    struct exchange x = exchange_between(walk->trainer, section, micro, crossing);
+    const struct boxing *const boxing = boxing_of(walk, section, micro, crossing);
     struct boxing_flight flight = { 0 };
-    if (to.data == NULL) return no_stream(micro, err);
     enum error_code e = boxing_send(boxing, &x, from, &flight, err);
     if (!e) e = boxing_receive(boxing, &x, from, to, err);
-    if (!e) e = boxing_arrive(walk->trainer->comm, &flight, err);
+    return e ? e : boxing_arrive(walk->trainer->comm, &flight, err);
+}
+
+/* Box the output of a section to the input of the next one; or the gradient back. */
+static enum error_code box_inside(struct walk *walk, int section, int micro, bool gradient, struct error *err)
+{
+    struct stage *const before = stage_of(walk, section - 1), *const after = stage_of(walk, section),
+        *const source = gradient ? after : before, *const target = gradient ? before : after;
+    const struct tensor from = gradient ? stage_take_input_gradient(after, micro) : stage_take_output(before, micro),
+        to = gradient ? stage_output_gradient(before, micro) : stage_input(after, micro);
+    if (to.data == NULL) return no_stream(micro, err);
+    enum error_code e = box_numbers(walk, section, micro, stream_crossing(gradient), from, to, err);
     device_free(walk->trainer->device, from);
+    if (!e && boxing_of(walk, section, micro, sums_crossing(gradient)))
+        e = box_numbers(walk, section, micro, sums_crossing(gradient), sums_of(source, micro, gradient),
+                        sums_to(target, micro, gradient), err);
     return e;
 }
 
@@ -82,26 +113,38 @@ static enum error_code section_backward(struct walk *walk, enum action_kind kind
 /* ---- between stages ---------------------------------------------------------------------------------------------- */
 
 /* Devices do not wait for what they send before the end of the list. */
+static enum error_code send_numbers(struct walk *walk, int section, int micro, enum crossing crossing,
+                                    struct tensor from, struct error *err)
+{
+    struct exchange x = exchange_between(walk->trainer, section, micro, crossing);
+    return boxing_send(boxing_of(walk, section, micro, crossing), &x, from, &walk->flight[walk->flights++], err);
+}
+
 static enum error_code send_on(struct walk *walk, int micro, bool gradient, struct error *err)
 {
     const int section = gradient ? walk->first : walk->last + 1;
-    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
-    const struct tensor from = gradient ? stage_take_input_gradient(stage_of(walk, walk->first), micro)
-        : stage_take_output(stage_of(walk, walk->last), micro);
-    const enum error_code e = boxing_send(boxing_of(walk, section, micro, gradient), &x, from,
-                                          &walk->flight[walk->flights++], err);
+    struct stage *const stage = stage_of(walk, gradient ? walk->first : walk->last);
+    const struct tensor from = gradient ? stage_take_input_gradient(stage, micro) : stage_take_output(stage, micro);
+    enum error_code e = send_numbers(walk, section, micro, stream_crossing(gradient), from, err);
     device_free(walk->trainer->device, from);
+    if (!e && boxing_of(walk, section, micro, sums_crossing(gradient)))
+        e = send_numbers(walk, section, micro, sums_crossing(gradient), sums_of(stage, micro, gradient), err);
     return e;
 }
 
 static enum error_code receive_next(struct walk *walk, int micro, bool gradient, struct error *err)
 {
     const int section = gradient ? walk->last + 1 : walk->first;
-    struct exchange x = exchange_between(walk->trainer, section, micro, gradient);
+    const struct stage *const stage = stage_of(walk, gradient ? walk->last : walk->first);
+    struct exchange x = exchange_between(walk->trainer, section, micro, stream_crossing(gradient)),
+        y = exchange_between(walk->trainer, section, micro, sums_crossing(gradient));
+    const struct boxing *const sums = boxing_of(walk, section, micro, sums_crossing(gradient));
     const struct tensor to = gradient ? stage_output_gradient(stage_of(walk, walk->last), micro)
         : stage_input(stage_of(walk, walk->first), micro);
     if (to.data == NULL) return no_stream(micro, err);
-    const enum error_code e = boxing_receive(boxing_of(walk, section, micro, gradient), &x, tensor_none, to, err);
+    enum error_code e = boxing_receive(boxing_of(walk, section, micro, stream_crossing(gradient)), &x, tensor_none, to,
+                                       err);
+    if (!e && sums) e = boxing_receive(sums, &y, tensor_none, sums_to(stage, micro, gradient), err);
     clock_host_waits(&walk->trainer->device->clock, WAIT_RECEIVES);
     clock_host_waits(&walk->trainer->device->clock, WAIT_PLAIN_RECEIVES);
     return e;
@@ -119,14 +162,12 @@ static enum error_code walk_action(struct walk *walk, const struct action *actio
     }
 }
 
-/* Before the first backward pass the devices of a section share the counts of its routers. */
+/* Before the first backward pass all devices share the counts of routers. */
 static enum error_code share_routers(struct walk *walk, struct error *err)
 {
-    enum error_code e = OK;
-    for (int s = walk->first; s <= walk->last && !e && !walk->shared; s++)
-        e = routers_share(&walk->trainer->section[s], err);
+    const bool shared = walk->shared;
     walk->shared = true;
-    return e;
+    return shared ? OK : routers_share(walk->trainer, err);
 }
 
 static bool is_backward(const struct action *action)
@@ -137,7 +178,7 @@ static bool is_backward(const struct action *action)
 static enum error_code sections_pass(struct trainer *trainer, struct error *err)
 {
     const int place = plan_place(&trainer->plan, trainer->comm->rank), n = trainer->schedule.count[place];
-    struct walk walk = { .trainer = trainer, .flight = calloc((size_t)n + 1, sizeof *walk.flight) };
+    struct walk walk = { .trainer = trainer, .flight = calloc(2 * (size_t)n + 1, sizeof *walk.flight) };
     while (trainer->plan.sections->stage[walk.first] != place) walk.first++;
     walk.last = walk.first;
     while (walk.last + 1 < trainer->plan.sections->count && trainer->plan.sections->stage[walk.last + 1] == place)
@@ -162,29 +203,26 @@ static enum error_code sections_pass(struct trainer *trainer, struct error *err)
 /* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
 static enum error_code sections_share(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    double number[RESULT_NUMBERS] = { 0 };
+    double number[RESULT_NUMBERS] = { 0 }, routers = 0;
     struct exact_sum squares = { 0 };
-    enum error_code e = OK;
-    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
+    for (int i = 0; i < trainer->plan.sections->count; i++) {
         struct trainer *const part = &trainer->section[i];
         struct exact_sum own;
-        double own_numbers[EXACT_LIMBS], routers = 0;
+        double own_numbers[EXACT_LIMBS];
         if (!trainer_takes_part(part)) continue;
         if (part->stage->last) number[0] += part->stage->loss;
-        e = routers_loss(part, &routers, err);
-        /* All devices of a section have the sum of its routers: the first one counts. */
-        if (part->plan.mesh.first == trainer->comm->rank) number[0] += routers * (double)trainer->labels;
         data_norm_part(&part->data, &own);
         exact_to_numbers(&own, own_numbers);
         for (int k = 0; k < EXACT_LIMBS; k++) number[1 + k] += own_numbers[k];
     }
-    if (!e) e = allreduce(&trainer->result.along[2], number, RESULT_NUMBERS, F64, SUM, "one_shot", err);
+    enum error_code e = result_reduce(trainer, number, RESULT_NUMBERS, SUM, err);
+    if (!e) e = routers_loss(trainer, &routers, err);
     exact_from_numbers(&squares, number + 1);
     clock_host_waits(&trainer->device->clock, WAIT_NORM);
     out->loss_scale = trainer->loss_scale.scale;
     trainer->norm = out->norm = sqrt(exact_value(&squares)) / out->loss_scale;
-    out->loss = number[0] / (double)(trainer->labels ? trainer->labels : 1);
-    out->lost_layer = 0;
+    routers_name_lost(trainer, trainer->routers.lost ? *trainer->routers.lost : INFINITY, out);
+    out->loss = number[0] / (double)(trainer->labels ? trainer->labels : 1) + routers;
     return e;
 }
 
@@ -200,6 +238,9 @@ enum error_code sections_gradients(struct trainer *trainer, struct step_result *
         e = trainer_take_batch(part, err);
         trainer->labels = part->labels, trainer->counted[0] = part->counted[0];
     }
+    routers_begin(trainer);
+    for (int i = 0; i < count; i++)
+        if (trainer_takes_part(&trainer->section[i])) routers_lend(trainer, &trainer->section[i]);
     trainer->updated = 0;
     if (!e) e = sections_pass(trainer, err);
     for (int i = count - 1; i >= 0 && !e; i--)

@@ -12,11 +12,21 @@
 #include "emulated_devices/model/sections/boxing.h"
 #include "emulated_devices/model/trainer.h"
 
+/* The numbers that cross the boundary between two sections in a microbatch: the residual stream, its gradient, and for
+ * balance losses of all layers together the sums so far of routers, and the slopes that follow from all. */
+enum crossing { CROSSES_STREAM, CROSSES_GRADIENT, CROSSES_SUMS, CROSSES_SLOPES, CROSSINGS };
+
 /* Between a section and the one before it: the boxings of each microbatch.  Without lists where this device has no part
- * in either section. */
+ * in either section, and where nothing of the kind crosses. */
 struct boundary {
-    struct boxing *forward, *gradient;  /* [M] */
+    struct boxing *of[CROSSINGS];       /* [M] */
 };
+
+/** The format of the numbers that cross: routers' are fp64. */
+static inline enum dtype crossing_dtype(const struct plan *plan, enum crossing crossing)
+{
+    return crossing == CROSSES_STREAM || crossing == CROSSES_GRADIENT ? plan->dtype : F64;
+}
 
 /** Make a trainer's sections, without memory for numbers.  Local.  @return OK or ERR_MEMORY; sections_close works after
  *  both. */

@@ -309,12 +309,6 @@ static enum error_code take_load(struct train_options *options, bool batches, st
     return OK;
 }
 
-static const char *usual_attention(const struct plan *plan)
-{
-    if (plan->mesh.size[CP] == 1) return attention_scheme_at(0)->head.name;
-    return STREAMS(&plan->model) > 1 ? "streams" : "ring-zigzag";
-}
-
 /* --resume auto: from the newest checkpoint of --save, if there is one. */
 static enum error_code take_earlier(struct train_options *options, const struct option *table,
                                     struct train_words *words, struct error *err)
@@ -441,7 +435,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e && words->infers) e = take_inference(options, err);
     if (!e) e = take_changes(&p->model, &words->changed, err);
     if (!e) e = take_mask_word(options, words, err);
-    if (!e) p->attention = words->attention ? words->attention : usual_attention(p);
+    if (!e) p->attention = words->attention ? words->attention : plan_usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
     if (!e) e = take_owners(options, words->owners, err);
     if (!e) e = take_encoders(options, words->encoders, err);
@@ -513,12 +507,19 @@ static enum error_code take_microbatches(struct train_options *options, const st
     if (options->pack && options->golden) return fail(err, ERR_USAGE, "--pack: a golden file has its own batches");
     enum error_code e = words->batches ? take_batches(options, words->batches, words->batch, words->micro, err) : OK;
     if (!e) e = take_schedule(p, words->chunks_given, words->micro > 0 || words->batches, err);
-    const int64_t micros = (int64_t)words->size[DP] * p->micros;
-    if (!e && options->golden_micros > 0 && options->golden_micros != micros)
-        e = fail(err, ERR_USAGE, "--check: the golden file's balance losses are of %lld microbatches; with --dp %d and "
-                 "--micro %d there are %lld", (long long)options->golden_micros, words->size[DP], p->micros,
-                 (long long)micros);
     return e;
+}
+
+/* Balance losses of microbatches are the golden file's only with as many of them.  With such losses sections have the
+ * same copies. */
+static enum error_code check_golden_micros(const struct train_options *options, struct error *err)
+{
+    const struct plan *const p = plan_of_layer(&options->plan, 0);
+    const int dp = p->mesh.size[DP];
+    const int64_t micros = (int64_t)dp * p->micros;
+    if (options->golden_micros == 0 || options->golden_micros == micros) return OK;
+    return fail(err, ERR_USAGE, "--check: the golden file's balance losses are of %lld microbatches; with dp %d and "
+                "--micro %d there are %lld", (long long)options->golden_micros, dp, p->micros, (long long)micros);
 }
 
 static enum error_code take_numbers(struct train_options *options, const struct train_words *words, struct error *err)
@@ -548,6 +549,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
     if (!e && words->plan) e = train_take_sections(options, words, err);
+    if (!e) e = check_golden_micros(options, err);
     if (!e && words->slots) e = train_take_slots(options, words, err);
     if (!e) e = plan_check(p, err);
     if (!options->golden) train_set_rates(&p->hyper, options, 0);

@@ -11,16 +11,17 @@
 
 /* ---- the cluster: are links and speeds the same after moving along an axis? -------------------------------------- */
 
-/* Whether the move takes units of n neighbours to units. */
-static bool keeps_units(const struct folding *folding, enum axis axis, int n, int *unit)
+/* Whether the move takes units of n neighbouring places to units. */
+static bool keeps_units(const struct cluster *cluster, const struct folding *folding, enum axis axis, int n, int *unit)
 {
     const int units = (folding->mesh.devices + n - 1) / n;
     /* unit[u] is where the move takes unit u; -1: no device of it has been looked at. */
     for (int u = 0; u < units; u++) unit[u] = -1;
     for (int rank = 0; rank < folding->mesh.devices; rank++) {
-        const int to = folding_next(folding, rank, axis) / n;
-        if (unit[rank / n] < 0) unit[rank / n] = to;
-        if (unit[rank / n] != to) return false;
+        const int from = cluster_slot(cluster, rank) / n,
+            to = cluster_slot(cluster, folding_next(folding, rank, axis)) / n;
+        if (unit[from] < 0) unit[from] = to;
+        if (unit[from] != to) return false;
     }
     for (int u = 0; u < units; u++)                     /* no two become one */
         for (int v = u + 1; v < units && folding->mesh.devices % n != 0; v++)
@@ -28,14 +29,12 @@ static bool keeps_units(const struct folding *folding, enum axis axis, int n, in
     return true;
 }
 
-/* Devices with places of their own are never folded. */
 static bool same_links(const struct cluster *cluster, const struct folding *folding, enum axis axis)
 {
-    if (cluster->slot) return false;
     int *unit = malloc(sizeof *unit * (size_t)folding->mesh.devices);
     bool same = unit != NULL;
     for (int l = 0; l < cluster->levels - 1 && same; l++)
-        if (cluster->link[l].devices > 0) same = keeps_units(folding, axis, cluster->link[l].devices, unit);
+        if (cluster->link[l].devices > 0) same = keeps_units(cluster, folding, axis, cluster->link[l].devices, unit);
     for (int rank = 0; rank < folding->mesh.devices && same; rank++)
         same = cluster_percent(cluster, rank) == cluster_percent(cluster, folding_next(folding, rank, axis));
     free(unit);

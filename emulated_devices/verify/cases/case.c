@@ -269,7 +269,7 @@ static enum error_code train(struct trainer *trainer, const struct batch_source 
     if (trainer->comm->rank == 0) e = reference_open(&ref, &trainer->plan, source, err);
     const bool opened = trainer->comm->rank == 0 && !e;
     e = comm_agree(trainer->comm, e, err);
-    if (!e) e = comm_agree(trainer->comm, data_track(&trainer->data, err), err);
+    if (!e) e = comm_agree(trainer->comm, trainer_track(trainer, err), err);
     if (!e) e = run_steps(trainer, &ref, outcome, err);
     outcome->flops = trainer->device->clock.flops;
     outcome->time = trainer->device->clock.now;

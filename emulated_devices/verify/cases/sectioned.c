@@ -1,7 +1,9 @@
 /* sectioned.c -- draws plans with sections by counter-based random numbers.
  * verify/jobs/plans.c and tests/devices/test_sections.c call.  A draw that plan_check refuses is drawn again. */
 #include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
+#include "ref/routers/router.h"
 
 /* One stream of drawn numbers. */
 struct drawing { uint64_t seed, next; };
@@ -57,10 +59,22 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     section->layers = layers;
     draw_mesh(drawing, section, devices);
     section->tensor = section->mesh.size[TP] > 1 ? draw_word(drawing, tensor, 6) : "1d";
-    section->attention = section->mesh.size[CP] > 1 ? draw_word(drawing, attention, 4) : "whole";
+    section->attention = section->mesh.size[CP] > 1 && STREAMS(&section->model) == 1
+        ? draw_word(drawing, attention, 4) : plan_usual_attention(section);
     section->data.scheme = draw_word(drawing, data, 4);
     section->recompute = draw_word(drawing, recompute, 3);
     if (section->model.mixture.E > 0) draw_experts(drawing, section);
+}
+
+/* Some sections share rows in proportions; a copy may have none. */
+static enum error_code draw_rows(struct drawing *drawing, struct sections *sections, int i, struct error *err)
+{
+    int rows[MESH_MOST_LISTED];
+    const int copies = sections->at[i].mesh.size[DP];
+    if (copies == 1 || draw_below(drawing, 3) > 0) return OK;
+    for (int k = 0; k < copies; k++) rows[k] = draw_below(drawing, 4);
+    rows[draw_below(drawing, copies)] = 3;
+    return sections_share_rows(sections, i, rows, err);
 }
 
 /* ---- a plan ------------------------------------------------------------------------------------------------------ */
@@ -78,16 +92,48 @@ static void draw_cuts(struct drawing *drawing, int n, int parts, int *end)
 
 enum { MOST_DRAWN_STAGES = 4, MOST_DRAWN_SECTIONS = 2 * MOST_DRAWN_STAGES };
 
+/* A mixture's router, and which rows a balance loss is of. */
+static void draw_mixture(struct drawing *drawing, struct plan *plan)
+{
+    static const int over[] = { OVER_MICROBATCH, OVER_SEQUENCE, OVER_BATCH },
+        layers[] = { LAYERS_EACH, LAYERS_TOGETHER }, choices[] = { CHOICES_ALL, CHOICES_MEAN, CHOICES_FIRST };
+    int rules = 0;
+    while (routers[rules]) rules++;
+    if (draw_below(drawing, 3) == 0) case_take_router(plan, routers[draw_below(drawing, rules)]);
+    plan->model.mixture.balance = (struct balance_rule){ over[draw_below(drawing, 3)], layers[draw_below(drawing, 2)],
+                                                         choices[draw_below(drawing, 3)] };
+}
+
 static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
 {
-    static void (*const take[])(struct plan *) = { case_take_llama, case_take_qwen2, case_take_gptj, case_take_windows,
-                                                   case_take_olmo2, case_take_gemma2, case_take_mixtral,
-                                                   case_take_qwen3_moe };
+    int models = 0;
+    while (case_model_at(models)) models++;
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
-    take[draw_below(drawing, 8)](plan);
-    plan->model.mixture.balance.over = draw_below(drawing, 2) == 1 ? OVER_BATCH : OVER_SEQUENCE;
-    plan->model.mixture.balance.layers = LAYERS_EACH;
+    case_model_at(draw_below(drawing, models))->take(plan);
+    if (plan->model.mlp == MLP_MIXTURE) draw_mixture(drawing, plan);
+}
+
+/* Where weights, gradients and state are, and how they travel: mostly as usual. */
+static void draw_storage(struct drawing *drawing, struct plan *plan)
+{
+    enum { EVERYTHING = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER, SLICE = 100, BLOCK = 100 };
+    static const unsigned away[] = { EVERYTHING, 1u << OPTIMIZER, 1u << GRADIENTS | 1u << OPTIMIZER };
+    struct data_request *const q = &plan->data;
+    const int what = draw_below(drawing, 10);
+    q->offload_slice = SLICE;
+    if (what == 0) q->offload = away[draw_below(drawing, 3)], q->offload_stride = 1 + 2 * draw_below(drawing, 2);
+    if (what == 1) plan->offload_activations = true;
+    if (what == 2) q->quantise_weights = (struct block_format){ 8, BLOCK };
+    if (what == 2 && draw_below(drawing, 2)) q->quantise_gradients = (struct block_format){ 8, BLOCK };
+    q->keep = what == 4;
+    if (what == 3) {
+        const struct optimizer *low_rank[16];
+        int count = 0;
+        for (int i = 0; optimizers[i] && count < 16; i++)
+            if (optimizers[i]->low_rank) low_rank[count++] = optimizers[i];
+        if (count > 0) case_take_low_rank(plan, low_rank[draw_below(drawing, count)]);
+    }
 }
 
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
@@ -101,15 +147,17 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
         for (int n = 1 + draw_below(drawing, 2); n > 0; n--) stage_of[count++] = s;
     const int layers = count + draw_below(drawing, 3);
     draw_model(drawing, plan, layers);
+    draw_storage(drawing, plan);
     plan->micros = 1 + draw_below(drawing, 3);
     plan->schedule = draw_word(drawing, schedule, 3);
     draw_cuts(drawing, layers, count, layer_end);
-    const enum error_code e = sections_open(sections, plan, count, err);
+    enum error_code e = sections_open(sections, plan, count, err);
     for (int i = 0; i < count && !e; i++) {
         const int stage = stage_of[i], first = i > 0 ? layer_end[i - 1] : 0, device = stage > 0 ? device_end[stage - 1]
             : 0;
         draw_section(drawing, &sections->at[i], (struct interval){ first, layer_end[i] - first },
                      (struct interval){ device, device_end[stage] - device });
+        e = draw_rows(drawing, sections, i, err);
     }
     plan->sections = sections;
     return e;

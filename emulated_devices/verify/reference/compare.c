@@ -2,6 +2,7 @@
  * All devices call these functions together: each sends its pieces, and rank 0 alone has the reference and the
  * result.  Errors of memory or of messages end all devices through comm_give_up or comm_agree.  cases/case.c and
  * watch.c call these functions.  The code is ERR_MEMORY or ERR_COMM. */
+#include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/compare.h"
 #include "emulated_devices/verify/reference/golden_truth.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
@@ -388,7 +389,9 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     if (e || t->plan.optimizer->infers) return e;
     v.ignored = overflow;
     if (!e) e = probes_collect(probes, true, compare_activation, &v, err);
-    data_settle_tracking(&t->data);
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(t, i)) != NULL; i++)
+        if (trainer_takes_part(part)) data_settle_tracking(&part->data);
     for (int i = model_param_count(&t->plan.model) - 1; i >= 0 && !e; i--) {
         const struct job j = { .result = comparison, .worst = &comparison->gradient, .kind = "gradient", .of = "",
                               .ignored = overflow };
@@ -441,7 +444,7 @@ enum error_code compare_weights(struct trainer *trainer, struct reference *ref, 
     if (trainer->data.shards.apart) compare_all(trainer, ref, KIND_ANCHOR, anchor);
     /* The renewal is collective.  Afterwards the truth's weights are the codes' values, so weights must be equal bit
      * for bit. */
-    if (data_renews_quantised(&trainer->data.request, &trainer->data.shards)) {
+    if (quantised_after_step(&trainer->plan)) {
         const enum error_code e = reference_renew(ref, trainer, err);
         if (e) return e;
     }

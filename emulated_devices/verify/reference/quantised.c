@@ -2,6 +2,7 @@
  * callers are reference.c, reference_bounds.c and reference_quantised.c; the only error is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/schemes/data/units.h"
+#include "emulated_devices/plan/sections.h"
 #include "ref/model/params.h"
 #include <stdlib.h>
 #include <string.h>
@@ -14,14 +15,28 @@ static struct shards shards_of(const struct plan *plan)
     return s;
 }
 
+/* The next of the plans of which weights are: its sections', or the plan itself.  @return NULL after the last. */
+static const struct plan *quantised_part(const struct plan *plan, int i)
+{
+    if (plan->sections) return i < plan->sections->count ? &plan->sections->at[i] : NULL;
+    return i == 0 ? plan : NULL;
+}
+
 bool quantised_before_use(const struct plan *plan)
 {
-    return plan->data.quantise_weights.bits > 0 && shards_of(plan).weights > 1;
+    bool any = false;
+    if (plan->sections == NULL) return plan->data.quantise_weights.bits > 0 && shards_of(plan).weights > 1;
+    for (int i = 0; i < plan->sections->count; i++) any = any || quantised_before_use(&plan->sections->at[i]);
+    return any;
 }
 
 bool quantised_after_step(const struct plan *plan)
 {
     const struct shards s = shards_of(plan);
+    bool any = false;
+    for (int i = 0; plan->sections && i < plan->sections->count; i++)
+        any = any || quantised_after_step(&plan->sections->at[i]);
+    if (plan->sections) return any;
     return data_renews_quantised(&plan->data, &s);
 }
 
@@ -43,7 +58,8 @@ static enum error_code open_unit(struct whole_unit *unit, const struct plan *pla
     for (int i = 0; i < n && !e; i++) {
         const struct param_spec spec = model_param(&plan->model, i);
         unit->parameter[count] = plan_piece(plan, rank, i, &spec, 0);
-        count += data_unit_of(&plan->model, &plan->data, &unit->parameter[count]) == which;
+        count += plan_has_layer(plan, spec.layer)
+            && data_unit_of(&plan->model, &plan->data, &unit->parameter[count]) == which;
     }
     if (e) return e;
     unit_lay_out(&unit->unit, unit->parameter, count, shards, scheme->rows);
@@ -106,17 +122,27 @@ static enum error_code quantise_unit(const struct plan *plan, const struct shard
 }
 
 /* Quantise copied pieces only once: quantising a dequantised value again may give another code. */
-static enum error_code quantise(const struct plan *plan, enum shard_level first, enum shard_level last,
-                                struct tensor *tensor, struct error *err)
+static enum error_code quantise_part(const struct plan *plan, enum shard_level first, enum shard_level last,
+                                     struct tensor *tensor, struct error *err)
 {
     const struct shards s = shards_of(plan);
     enum error_code e = OK;
     /* Each rank along tp has other columns and therefore other blocks of codes. */
     for (int tp = 0; tp < plan->mesh.size[TP]; tp++) {
-        const int rank = mesh_neighbour(&plan->mesh, 0, TP, tp);
+        const int rank = mesh_neighbour(&plan->mesh, plan->mesh.first, TP, tp);
         for (int u = 0; u < data_unit_count(&plan->model, &plan->data) && !e; u++)
             e = quantise_unit(plan, &s, rank, u, first, last, tensor, err);
     }
+    return e;
+}
+
+static enum error_code quantise(const struct plan *plan, enum shard_level first, enum shard_level last,
+                                struct tensor *tensor, struct error *err)
+{
+    enum error_code e = OK;
+    const struct plan *part;
+    for (int i = 0; (part = quantised_part(plan, i)) != NULL && !e; i++)
+        e = quantise_part(part, first, last, tensor, err);
     return e;
 }
 
