@@ -19,7 +19,8 @@ struct recorded {
     struct tensor truth;                /* [B*S, columns] */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth, the largest of all twins */
-    double known;                       /* the bound of a truth from elsewhere, whose twin it is not; 0: none */
+    double known;                       /* the bound of a golden file's tensor; 0: none */
+    struct tensor file;                 /* that tensor, where the truth is not it: beside exact sums; or none */
 };
 
 struct recording {
