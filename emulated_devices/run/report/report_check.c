@@ -130,6 +130,9 @@ void report_check(const struct train_record *record)
         (long long)c->compared);
     print_all_worst(record->out, c);
     print_choices(record->out, c);
+    if (c->exact && c->shown > 0)
+        say(record->out, 9, "\nsums     %lld of %lld activations and their gradients were compared before they were rounded, "
+            "too", (long long)c->unrounded, (long long)c->shown);
     fprintf(record->out, "\n");
     if (comparison_warning(text, sizeof text, c, &record->options->plan)[0]) say(record->out, 9, "warning: %s", text);
     if (c->failed && c->unjudged > 0)
@@ -179,6 +182,7 @@ void report_check_json(const struct train_record *record, cJSON *root)
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
+    if (c->exact) json_add(check, "before_rounding %g", (double)c->unrounded);
     if (c->choices > 0) {
         cJSON *routing = add_worst_ratio(check, "routing", &c->choice);
         json_add(routing, "choices %g differ %g", (double)c->choices, (double)c->choices_differ);

@@ -116,6 +116,7 @@ static void compare_activation(void *context, int tensor, int rank, const struct
     v->seen = tensor;
     while (a->known == 0 && another_twin(c, v->ref, v->probes->trainer->comm, held_error(sums, a->norm), bound))
         bound = recorded_bound(v->record, a);
+    c->shown++, c->unrounded += sums->unrounded > 0;
     found.rank = rank, found.bound = bound;
     comparison_tensor(c, of, kind, found, sums, a->norm);
     if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);

@@ -58,6 +58,8 @@ struct comparison {
     struct spread divergence;           /* the first tensor with such numbers; before it everything was compared */
     bool passing;                       /* a divergence in this step ends with it: loss scaling skips the step */
     int64_t compared;                   /* tensors, over all devices and steps */
+    int64_t shown, unrounded;           /* activations and their gradients among them; those of which the sums were
+                                         * compared, too, before they were rounded */
     int64_t wrong;                      /* the number of these that failed */
     int64_t unjudged;                   /* the number of these that cannot be judged: judgement.h */
     struct worst open;                  /* the first of them in order of execution */
