@@ -372,8 +372,8 @@ static void say_truth(const struct session *session)
     if (g->others == 0 && !exact) return;
     fprintf(session->record.out, "\n");
     if (exact)
-        say(session->record.out, 8, "truth   the one-device run, bit by bit; beside the file stand %lld of its tensors, "
-            "and %lld do not: they are zero, or their bounds in the file are wide", (long long)g->held,
+        say(session->record.out, 8, "truth   the one-device run, bit by bit; beside the file stand %lld of its "
+            "tensors, and %lld do not: they are zero, or their bounds in the file are wide", (long long)g->held,
             (long long)g->others);
     else if (g->apart >= 0)
         say(session->record.out, 8,

@@ -14,9 +14,9 @@
  * step.  That is up to 2 u16 |x|; in fp16 below 2^-14 all steps are 2^-24.  Where devices add results that are each
  * stored in 16 bits, this can happen to each part and to each sum of parts (`parts`).
  *
- * With exact sums (docs/checking/exact.md) an operand of a matrix product is rounded to a grid of its whole row, so a
- * small number loses more than u of itself.  A twin of the grids moves each number of an activation, or of its gradient,
- * by up to LAMBDA half units of its row's grid.
+ * With exact sums (docs/checking/exact.md) an operand of a matrix product is rounded to a grid of its whole row, so
+ * a small number loses more than u of itself.  A twin of the grids moves each number of an activation, or of its
+ * gradient, by up to LAMBDA half units of its row's grid.
  *
  * A zero stays one: it is a masked score, a dropped number or the padding of a window, and no rounding moves those.
  * verify/reference/reference.c and ref/golden/replay.c call these functions.

@@ -41,7 +41,8 @@ static void print_failure(FILE *out, const struct comparison *comparison, const 
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &plan->mesh, on), devices_count(&on->failing),
             devices_count(&on->holding));
-    if (!f->of_file && diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, on)[0]) say(out, 12, "  it is     %s", text);
+    if (!f->of_file && diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, on)[0])
+        say(out, 12, "  it is     %s", text);
     if (comparison->before[0]) say(out, 12, "  before    the last right tensor is %s", comparison->before);
     if (comparison->from[0]) say(out, 12, "  made by   %s", comparison->from);
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)comparison->wrong,
@@ -131,8 +132,8 @@ void report_check(const struct train_record *record)
     print_all_worst(record->out, c);
     print_choices(record->out, c);
     if (c->exact && c->shown > 0)
-        say(record->out, 9, "\nsums     %lld of %lld activations and their gradients were compared before they were rounded, "
-            "too", (long long)c->unrounded, (long long)c->shown);
+        say(record->out, 9, "\nsums     %lld of %lld activations and their gradients were compared before they were "
+            "rounded, too", (long long)c->unrounded, (long long)c->shown);
     fprintf(record->out, "\n");
     if (comparison_warning(text, sizeof text, c, &record->options->plan)[0]) say(record->out, 9, "warning: %s", text);
     if (c->failed && c->unjudged > 0)

@@ -252,8 +252,8 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
     char place[96], scale[120], device[64], where[200] = "", choice[96];
     const struct pair_text two = pair_text('g', 3, f->error, f->bound);
     if (f->of_file) {
-        snprintf(out, size, "step %lld: %s%s%s of the one-device run with exact sums differs from the golden file by %s; "
-                 "its bound is %s", (long long)f->step, comparison->number ? "" : comparison->first_kind,
+        snprintf(out, size, "step %lld: %s%s%s of the one-device run with exact sums differs from the golden file "
+                 "by %s; its bound is %s", (long long)f->step, comparison->number ? "" : comparison->first_kind,
                  comparison->number ? "" : " ", f->tensor, two.first, two.second);
         return out;
     }
@@ -279,6 +279,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
 cJSON *worst_add(cJSON *to, const char *name, const struct worst *worst)
 {
     cJSON *o = json_add(cJSON_AddObjectToObject(to, name), "tensor %s device %d step %g error %g bound %g",
-                        worst->tensor, worst->of_file ? NO_DEVICE : worst->rank, (double)worst->step, worst->error, worst->bound);
+                        worst->tensor, worst->of_file ? NO_DEVICE : worst->rank, (double)worst->step, worst->error,
+                        worst->bound);
     return o;
 }

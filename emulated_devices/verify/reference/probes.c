@@ -251,8 +251,8 @@ static int64_t deliver(struct probes *probes, struct exchange *exchange, int i, 
     return count;
 }
 
-/* Deliver all parts of all tensors and, if `sums`, of the sums that they were rounded from.  Rank 0 walks all devices, another device only its own parts; both in the same
- * order. */
+/* Deliver all parts of all tensors and, if `sums`, of the sums that they were rounded from.  Rank 0 walks all devices,
+ * another device only its own parts; both in the same order. */
 static void deliver_all(struct probes *probes, const struct recording *record, bool sums)
 {
     struct trainer *t = probes->trainer;
@@ -261,10 +261,11 @@ static void deliver_all(struct probes *probes, const struct recording *record, b
     for (int i = 0; i < probes->count; i++)
         for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
             for (int micro = 0; micro < t->plan.micros; micro++) {
-                probes->sums[i].expected += deliver(probes, &x, i, rank, micro, here ? record->all[i].truth : tensor_none,
+                const struct recorded *const from = here ? &record->all[i] : NULL;
+                probes->sums[i].expected += deliver(probes, &x, i, rank, micro, from ? from->truth : tensor_none,
                                                     probes->expected[i].format, probes->part);
                 if (sums && probes->expected[i].sums)
-                    deliver(probes, &x, i, rank, micro, here ? record->all[i].unrounded : tensor_none, EXACT,
+                    deliver(probes, &x, i, rank, micro, from ? from->unrounded : tensor_none, EXACT,
                             probes->unrounded);
             }
 }
