@@ -12,6 +12,7 @@
 #define ORRERY_COMPUTE_H
 
 #include "emulated_devices/device/backend.h"
+#include "ref/exact/unrounded.h"
 
 static inline void backend_begin(struct device *device)
 {
@@ -60,6 +61,7 @@ static inline void dev_charge_linear(struct device *device, enum product_pass pa
 static inline void dev_round(struct device *device, struct tensor Y, struct tensor X)
 {
     device_convert(device, Y, X);
+    if (X.dtype == EXACT && device->ops) unrounded_note(Y, X);
     dev_charge(device, "round", X, 2, 1);
 }
 

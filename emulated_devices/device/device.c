@@ -4,6 +4,7 @@
  * unknown backend or a format that the backend lacks, and what the backend says.
  */
 #include "emulated_devices/device/backend.h"
+#include "ref/exact/unrounded.h"
 #include <stdlib.h>
 
 #ifdef NDEBUG
@@ -106,5 +107,6 @@ struct tensor device_statistics(struct device *device, enum arena_tag tag, int64
 
 void device_free(struct device *device, struct tensor t)
 {
+    unrounded_drop(t.data);
     arena_free(&device->arena, t.data);
 }

@@ -113,8 +113,8 @@ struct facts {
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor of a plug-in")                                             \
-    X(adds_choices,            "--dispatch tutel")                                                  \
-    X(cuts_attention,          "--attention rsa or tokenring-narrow")                               \
+    X(adds_choices,            "--dispatch tutel --etp")                                            \
+    X(cuts_attention,          "--attention rsa, in 16 bits also tokenring-narrow")                 \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \

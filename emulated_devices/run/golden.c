@@ -368,9 +368,14 @@ static enum error_code write_dump(struct session *session, struct error *err)
 static void say_truth(const struct session *session)
 {
     const struct golden_truth *g = &session->truth;
-    if (g->others == 0) return;
+    const bool exact = session->options->plan.model.exact;
+    if (g->others == 0 && !exact) return;
     fprintf(session->record.out, "\n");
-    if (g->apart >= 0)
+    if (exact)
+        say(session->record.out, 8, "truth   the one-device run, bit by bit; beside the file stand %lld of its "
+            "tensors, and %lld do not: they are zero, or their bounds in the file are wide", (long long)g->held,
+            (long long)g->others);
+    else if (g->apart >= 0)
         say(session->record.out, 8,
             "truth   the file up to the router of layer %d, where a token goes to another expert "
             "than in the file; then the one-device run", g->apart);

@@ -15,6 +15,7 @@
  *           program is aborted, as in the BLAS.
  */
 #include "ref/exact/grid.h"
+#include "ref/exact/unrounded.h"
 #include "ref/numeric/convert.h"
 #include "ref/ops/attention_parts.h"
 #include "ref/ops/exp.h"
@@ -253,12 +254,16 @@ void FN(attention_part_finish)(struct tensor Y, struct tensor lse, struct tensor
 {
     const int64_t N = tensor_rows(O), n = tensor_cols(top);
     assert(O.dtype == EXACT && total.dtype == EXACT && tensor_count(Y) == tensor_count(O));
+    /* For a check: both sums of each quotient. */
+    fixed_sum *divisor, *const kept = unrounded_room(Y, a.A, &divisor);
+    if (kept) memcpy(kept, O.data, tensor_bytes(O));
 
     #pragma omp parallel for if (N * a.H * a.A > PARALLEL_FROM)
     for (int64_t row = 0; row < N; row++)
         for (int64_t h = 0; h < a.H; h++) {
             const int64_t at = (row * a.H + h) * a.A, l = (row / n * a.H + h) * n + row % n;
             const double sum = fixed_to_double(fixed_at(total.data, l));
+            if (kept) divisor[row * a.H + h] = fixed_at(total.data, l);
             /* Y = O / total, in fp64, then rounded to its format;  lse = top + log(total) */
             for (int64_t i = 0; i < a.A; i++) {
                 const double y = sum == 0 ? 0 : fixed_to_double(fixed_at(O.data, at + i)) / sum;
@@ -361,11 +366,14 @@ static void add_group(struct gradient_sums to, const struct backward_call *c, in
     rows_free(k), free(D);
 }
 
-/* dX [rows, A], from a column on, = the finished sums. */
-static void round_sums(struct tensor dX, int64_t row, int64_t column, const char *sums, int64_t ld, int64_t rows,
-                       int64_t A)
+/* dX [rows, A], from a column on, = the finished sums, which are kept, too, if there is room. */
+static void round_sums(struct tensor dX, fixed_sum *kept, int64_t row, int64_t column, const char *sums, int64_t ld,
+                       int64_t rows, int64_t A)
 {
     const int64_t size = (int64_t)dtype_size(dX.dtype);
+    for (int64_t n = 0; n < rows && kept; n++)
+        memcpy(kept + (row + n) * tensor_cols(dX) + column, sums + n * ld * (int64_t)sizeof *kept,
+               (size_t)A * sizeof *kept);
     for (int64_t n = 0; n < rows; n++)
         convert_numbers((char *)dX.data + ((row + n) * tensor_cols(dX) + column) * size, dX.dtype,
                         sums + n * ld * (int64_t)sizeof(fixed_sum), EXACT, A);
@@ -378,6 +386,7 @@ void FN(attention_backward_input)(struct tensor dQKV, struct tensor dO, struct t
     const struct part *p = &c.p;
     const int64_t group = a.K > 0 ? a.H / a.K : 0, S = p->queries, ld = (group + 2) * a.A;
     assert(tensor_count(dQKV) == tensor_count(QKV) && tensor_count(O) == tensor_count(dO));
+    fixed_sum *const kept = unrounded_room(dQKV, 0, NULL);
 
     #pragma omp parallel for collapse(2) schedule(dynamic) if (FN(attention_parts_many)(p->B, &a, S, S))
     for (int64_t b = 0; b < p->B; b++)
@@ -387,9 +396,9 @@ void FN(attention_backward_input)(struct tensor dQKV, struct tensor dO, struct t
                  *const dv = sum_row(dk, 1, a.A);
             memset(sums, 0, (size_t)(S * ld) * sizeof(fixed_sum));
             add_group((struct gradient_sums){ sums, dk, dv, ld, ld }, &c, b, kv);
-            round_sums(dQKV, b * S, kv * group * a.A, sums, ld, S, group * a.A);
-            round_sums(dQKV, b * S, (a.H + kv) * a.A, dk, ld, S, a.A);
-            round_sums(dQKV, b * S, (a.H + a.K + kv) * a.A, dv, ld, S, a.A);
+            round_sums(dQKV, kept, b * S, kv * group * a.A, sums, ld, S, group * a.A);
+            round_sums(dQKV, kept, b * S, (a.H + kv) * a.A, dk, ld, S, a.A);
+            round_sums(dQKV, kept, b * S, (a.H + a.K + kv) * a.A, dv, ld, S, a.A);
             free(sums);
         }
 }

@@ -13,6 +13,7 @@
  *           program is aborted, as in the BLAS.
  */
 #include "ref/exact/grid.h"
+#include "ref/exact/unrounded.h"
 #include "ref/numeric/convert.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
@@ -127,14 +128,20 @@ struct exact_product {
     bool add;                                   /* to what is there */
 };
 
-/* An element: the integer times both grids, plus the bias and what is there, rounded once. */
-static void put_element(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
+/* The sum of an element: the integer times both grids, plus the bias. */
+static fixed_sum sum_of(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
 {
     const int a = p->row_grid[row], b = p->column_grid[column];
-    const int64_t at = row * p->ld + p->first + column;
-    fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? fixed_lose(FIXED_NOT_FINITE)
+    const fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? fixed_lose(FIXED_NOT_FINITE)
         : integer == 0 ? 0 : fixed_scaled(integer, a + b);
-    if (p->bias != NULL) sum = fixed_add(sum, fixed_of((double)p->bias[column]));
+    return p->bias != NULL ? fixed_add(sum, fixed_of((double)p->bias[column])) : sum;
+}
+
+/* An element: its sum, plus what is there, rounded once. */
+static void put_element(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
+{
+    const int64_t at = row * p->ld + p->first + column;
+    const fixed_sum sum = sum_of(p, row, column, integer);
     if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
     else tensor_set(p->to, at, fixed_to_odd(p->add ? fixed_add(sum, fixed_of(tensor_get(p->to, at))) : sum));
 }
@@ -215,6 +222,8 @@ static void exact_product_run(const struct exact_product *p)
            *const scale = products_take(p->n, sizeof *scale);
     int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
     const int widest = widest_of(p->column_grid, p->n);
+    /* For a check: the sums of a result that this call computes as a whole. */
+    fixed_sum *const kept = p->to.dtype != EXACT && !p->add && p->n == p->ld ? unrounded_room(p->to, 0, NULL) : NULL;
     const bool quick = biases_are_quick(p);
     for (int64_t j = 0; j < p->n; j++)
         scale[j] = p->column_grid[j] == GRID_ZERO || p->column_grid[j] == GRID_NONE ? 0
@@ -237,6 +246,9 @@ static void exact_product_run(const struct exact_product *p)
         }
         #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
         for (int64_t i = 0; i < rows; i++) {
+            for (int64_t j = 0; j < p->n && kept; j++)
+                kept[(first + i) * p->n + j] =
+                    sum_of(p, first + i, j, p->k > GRID_TERMS ? sum[i * p->n + j] : (int64_t)c[i * p->n + j]);
             const bool row_quick = quick && row_is_quick(p, first + i, widest);
             if (row_quick && p->to.dtype == EXACT) put_sums_quickly(p, first + i, c + i * p->n);
             else if (row_quick) put_row_quickly(p, first + i, c + i * p->n, scale);

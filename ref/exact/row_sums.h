@@ -6,6 +6,7 @@
 #ifndef ORRERY_ROW_SUMS_H
 #define ORRERY_ROW_SUMS_H
 
+#include "ref/exact/unrounded.h"
 #include "ref/numeric/fixed_sum.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
@@ -33,6 +34,7 @@ static inline void row_sums_add(fixed_sum *sum, struct tensor rows, const int32_
 static inline void row_sums_scatter(struct tensor Y, struct tensor rows, const int32_t *place, const real *w, int64_t k)
 {
     const int64_t N = tensor_rows(Y), D = tensor_cols(Y);
+    fixed_sum *const kept = Y.dtype == EXACT ? NULL : unrounded_room(Y, 0, NULL);
     #pragma omp parallel for schedule(static) if (tensor_rows(rows) * D > PARALLEL_FROM)
     for (int64_t d0 = 0; d0 < D; d0 += COLUMN_BLOCK) {
         const int64_t width = D - d0 < COLUMN_BLOCK ? D - d0 : COLUMN_BLOCK;
@@ -41,6 +43,7 @@ static inline void row_sums_scatter(struct tensor Y, struct tensor rows, const i
         row_sums_add(sum, rows, place, w, k, d0, width);
         for (int64_t i = 0; i < N * width; i++) {
             const int64_t at = i / width * D + d0 + i % width;
+            if (kept) kept[at] = sum[i];
             if (Y.dtype == EXACT) fixed_put(Y.data, at, sum[i]);
             else DATA(Y)[at] = (real)fixed_to_odd(sum[i]);
         }

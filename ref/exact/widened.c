@@ -5,4 +5,6 @@
 #define WIDE_OPS ops_x32
 #define WIDE_SUMS EXACT
 #define NARROW(format) ops_exact_##format
+#define AFTER_ROUNDING(Y, from) unrounded_move(Y, from)
+#include "ref/exact/unrounded.h"
 #include "ref/ops/widened.c"

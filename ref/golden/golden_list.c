@@ -118,6 +118,38 @@ enum error_code golden_measure(const struct golden *golden, enum dtype dtype, in
     return e;
 }
 
+/* ---- exact sums -------------------------------------------------------------------------------------------------- */
+
+/* The bound of each of the list's tensors grows by that of its record. */
+static enum error_code add_bounds(struct golden_list *list, const struct replay *replay, const double bound[],
+                                  struct error *err)
+{
+    for (int i = 0; i < list->count; i++) {
+        int r = 0;
+        while (r < replay->records && strcmp(replay->record[r].name, list->all[i].name) != 0) r++;
+        if (r == replay->records)
+            return fail(err, ERR_CHECK, "%s: %s is nothing that our model computes",
+                        printable_path(replay->golden->file.path).text, list->all[i].name);
+        list->all[i].bound += bound[r];
+    }
+    return OK;
+}
+
+/* Errors of grids are those of fp32 numbers in each format, since 16-bit numbers are operands as they are. */
+enum error_code golden_add_grids(const struct golden *golden, struct golden_list *list, struct error *err)
+{
+    struct replay plain;
+    enum error_code e = replay_run(&plain, golden, F32, NULL, err);
+    if (e) return e;
+    double *const bound = calloc((size_t)plain.records + 1, sizeof *bound);
+    e = bound ? bounds_measure(&plain, F32, (struct perturbation){ .grids = true }, bound, NULL, err)
+              : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
+    if (!e) e = add_bounds(list, &plain, bound, err);
+    free(bound);
+    replay_free(&plain);
+    return e;
+}
+
 void golden_list_free(struct golden_list *list)
 {
     free(list->all);

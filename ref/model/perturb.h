@@ -14,6 +14,10 @@
  * step.  That is up to 2 u16 |x|; in fp16 below 2^-14 all steps are 2^-24.  Where devices add results that are each
  * stored in 16 bits, this can happen to each part and to each sum of parts (`parts`).
  *
+ * With exact sums (docs/checking/exact.md) an operand of a matrix product is rounded to a grid of its whole row, so
+ * a small number loses more than u of itself.  A twin of the grids moves each number of an activation, or of its
+ * gradient, by up to LAMBDA half units of its row's grid.
+ *
  * A zero stays one: it is a masked score, a dropped number or the padding of a window, and no rounding moves those.
  * verify/reference/reference.c and ref/golden/replay.c call these functions.
  */
@@ -33,6 +37,7 @@ struct perturbation {
     int parts;                          /* number of stored parts that a 16-bit result may sum, one step each; 0: one.
                                          * A sum of n terms has at most n, and no result more than two if n is less */
     int gradient_parts;                 /* the same for a 16-bit gradient of weights */
+    bool grids;                         /* disturb by the grids of exact sums, and by nothing else */
     double steps;                       /* steps of 16 bits that each part is moved by; 0: one */
 };
 

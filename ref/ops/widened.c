@@ -23,6 +23,7 @@
 #define WIDE_OPS ops_f32
 #define WIDE_SUMS F32
 #define NARROW(format) ops_##format
+#define AFTER_ROUNDING(Y, from) ((void)0)
 #endif
 extern const struct ops WIDE_OPS;
 
@@ -83,6 +84,7 @@ static void widened_finish(struct scratch *scratch)
     for (int k = 0; k < scratch->used; k++) {
         const T Y = scratch->copy[k].stored;
         if (tensor_present(Y)) tensor_convert(Y, in_fp32(Y, scratch->copy[k].data));
+        if (tensor_present(Y)) AFTER_ROUNDING(Y, scratch->copy[k].data);
         free(scratch->copy[k].data);
     }
 }

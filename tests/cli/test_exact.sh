@@ -61,9 +61,11 @@ test_dispatch_of_experts() {
     local model='--model scmoe-tiny --balance-over batch' one dispatch
     # shellcheck disable=SC2086
     { print_of $model; one=$print
-      for dispatch in allgather two-step alltoall-2dh fssdp; do
+      for dispatch in allgather two-step alltoall-2dh fssdp 'tutel --degree 0' 'tutel --degree 1 --row-parts 2'; do
           same "$one" $model --dp 2 --tp 2 --ep 4 --dispatch $dispatch
-      done; }
+      done
+      run train $exact $model --dp 4 --ep 2 --etp 2 --dispatch tutel
+      expect_status 2; expect_error 'arithmetic exact: --dispatch tutel with --etp adds results of experts'; }
 }
 
 test_heads_exchanged() {

@@ -28,6 +28,7 @@ test_rings() {
     same "$one" --model llama-tiny --cp 2 --attention ring-ptrr
     same "$one" --model llama-tiny --cp 3 --attention allgather-kv
     same "$one" --model llama-tiny --cp 4 --attention tokenring
+    same "$one" --model llama-tiny --cp 3 --attention tokenring-narrow
 }
 
 test_two_dimensions() {
@@ -71,7 +72,7 @@ test_check_has_no_bounds() {
 test_refused() {
     refuse() { run train --arithmetic exact --model tiny "$@"; expect_status 2; }
     refuse --cp 2 --attention rsa;                      expect_error '--attention rsa merges results of a query'
-    refuse --cp 2 --attention tokenring-narrow;         expect_error '--attention tokenring-narrow merges'
+    refuse --cp 2 --attention tokenring-narrow --dtype bf16; expect_error '--attention tokenring-narrow merges'
 }
 
 run_tests test_rings test_two_dimensions test_plans test_models test_check_has_no_bounds test_refused

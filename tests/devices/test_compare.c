@@ -161,7 +161,7 @@ static void test_missing_elements(void **state)
 static bool number_holds(double actual, double truth, double bound)
 {
     c = (struct comparison){ 0 };
-    comparison_number(&c, &c.loss, "loss", actual, truth, bound, 1);
+    comparison_number(&c, &c.loss, "loss", actual, truth, bound, (struct worst){ .step = 1 });
     return !c.failed;
 }
 
@@ -200,7 +200,7 @@ static void test_divergence(void **state)
         assert_string_equal(spread_name(name, sizeof name, &c.divergence), "activation h");
         hold("w", 0, 100, 0.5);
         assert_true(!c.failed && c.compared == 0);
-        comparison_number(&c, &c.norm, "norm", 1, NAN, 0.5, 3);
+        comparison_number(&c, &c.norm, "norm", 1, NAN, 0.5, (struct worst){ .step = 3 });
         assert_true(c.failed);
     }
 }
@@ -231,11 +231,11 @@ static void test_skipped_step(void **state)
 {
     (void)state;
     comparison_step(&c, true);
-    comparison_number(&c, &c.norm, "norm", NAN, NAN, NAN, 1);
+    comparison_number(&c, &c.norm, "norm", NAN, NAN, NAN, (struct worst){ .step = 1 });
     assert_true(c.diverged && c.passing);
     comparison_step(&c, false);
     assert_true(!c.diverged && !c.passing);
-    comparison_number(&c, &c.norm, "norm", NAN, NAN, NAN, 2);
+    comparison_number(&c, &c.norm, "norm", NAN, NAN, NAN, (struct worst){ .step = 2 });
     comparison_step(&c, false);
     assert_true(c.diverged);
 }
@@ -466,6 +466,39 @@ static void test_absolute_bounds_are_not_wide(void **state)
     assert_true(c.failed && c.unjudged == 0);
 }
 
+/* With exact sums a device has no bound; the one-device run has the golden file's, and no device is blamed for it. */
+static void test_exact_sums_beside_a_file(void **state)
+{
+    (void)state;
+    const struct plan p = { .mesh = { .devices = 2, .size = { [DP] = 2, [TP] = 1, [PP] = 1, [CP] = 1, [EP] = 1 } },
+                            .micros = 1 };
+    struct worst found = { .bound = SMALL, .step = 2, .of_file = true };
+    struct sums s = differ_by(SMALL);
+    char text[300];
+    snprintf(found.tensor, sizeof found.tensor, "w");
+    c = (struct comparison){ .exact = true, .beside_file = true };
+    comparison_tensor(&c, &c.gradient, "gradient", found, &s, 1);
+    hold("w", 0, 0, 1);
+    assert_true(comparison_holds(&c) && c.compared == 2 && c.gradient.of_file);
+    hold("w", 1, 0x1p-80, 1);
+    assert_true(c.failed && !c.first.of_file && c.first.rank == 1);
+
+    c = (struct comparison){ .exact = true, .beside_file = true };
+    s = differ_by(2 * SMALL);
+    comparison_tensor(&c, &c.gradient, "gradient", found, &s, 1);
+    hold("v", 0, 0, 1), hold("v", 1, 0, 1);
+    assert_true(c.failed && c.wrong == 1 && c.first.of_file && devices_count(&c.where.on.holding) == 0);
+    assert_string_equal(comparison_describe(text, sizeof text, &c, &p),
+                        "step 2: gradient w of the one-device run with exact sums differs from the golden file by "
+                        "0.00195; its bound is 0.000977");
+    c = (struct comparison){ .exact = true, .beside_file = true };
+    comparison_number(&c, &c.loss, "loss", 4, 4, 0, (struct worst){ .step = 1 });
+    comparison_number(&c, &c.loss, "loss", 4, 5, 1, (struct worst){ .step = 1, .of_file = true });
+    assert_true(comparison_holds(&c) && c.loss.of_file);
+    comparison_number(&c, &c.loss, "loss", 4, nextafter(4, 5), 1, (struct worst){ .step = 1 });
+    assert_true(c.failed && !c.first.of_file);
+}
+
 #define FRESH(f) cmocka_unit_test_setup(f, forget)
 
 int main(void)
@@ -479,7 +512,7 @@ int main(void)
             FRESH(test_first),
         FRESH(test_holders_after_the_failure), FRESH(test_every_kind_is_reported), FRESH(test_excess),
             FRESH(test_words), cmocka_unit_test(test_judgements), FRESH(test_unjudged),
-            FRESH(test_absolute_bounds_are_not_wide),
+            FRESH(test_absolute_bounds_are_not_wide), FRESH(test_exact_sums_beside_a_file),
     };
     return cmocka_run_group_tests_name("compare", tests, NULL, NULL);
 }

@@ -117,7 +117,7 @@ static void take(struct plan *p, enum feature f)
     case HAS_many_tokens: p->B = 1 << 24; break;
     case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
     case HAS_cuts_attention: case_take_context(p, 2, "rsa"); break;
-    case HAS_adds_choices: take(p, HAS_mixture), p->dispatch = "tutel"; break;
+    case HAS_adds_choices: take(p, HAS_mixture), p->etp = 2, p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch:
         case_take_mixtral(p);
         p->model.mixture.balance.over = OVER_MICROBATCH;

@@ -79,9 +79,32 @@ static void test_models(void **state)
     assert_true(taken > 10);
 }
 
+/* What rounds results on their way does so in 16 bits alone, or with slices of experts alone. */
+static void test_schemes_that_round_at_times(void **state)
+{
+    (void)state;
+    struct plan p = exact_plan();
+    case_take_context(&p, 2, "tokenring-narrow");
+    expect(&p, false, "tokenring-narrow");
+    p.dtype = BF16;
+    expect(&p, true, "tokenring-narrow");
+    p = exact_plan();
+    case_take_context(&p, 2, "rsa");
+    expect(&p, true, "rsa");
+    for (int etp = 1; etp <= 2; etp++) {
+        p = case_plan(4, 1, 1);
+        case_take_mixtral(&p);
+        p.dtype = F32, p.data.narrow_gradients = false, p.schedule = "gpipe";
+        p.model.exact = true, p.model.mixture.balance.over = OVER_BATCH;
+        p.ep = 2, p.etp = etp, p.dispatch = "tutel";
+        expect(&p, etp > 1, "tutel");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_formats), cmocka_unit_test(test_optimizers),
-                                        cmocka_unit_test(test_models) };
+                                        cmocka_unit_test(test_models),
+                                        cmocka_unit_test(test_schemes_that_round_at_times) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

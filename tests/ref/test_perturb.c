@@ -76,6 +76,42 @@ static void test_parts_of_sums(void **state)
     assert_true(fabs(steps_of(60, 500, "h.0.mlp.c_fc.weight", true) - 2) < 0.1);
 }
 
+/* A row of numbers of very different sizes: each moves by up to ten half units of 2^-21 of the power above the largest,
+ * and by more than a twin of rounding moves the small ones.  A zero stays, and so does a gradient of a weight. */
+static void test_grids(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, COLS = 2051 };
+    const double most = PERTURB_LAMBDA * 0x1p-22;
+    for (int gradient = 0; gradient < 2; gradient++) {
+        struct perturbation p = { .seed = 5, .grids = true };
+        const struct observer o = perturbing_observer(&p);
+        struct tensor x = numbers(F64, ROWS * COLS);
+        x.ndim = 2, x.dim[0] = ROWS, x.dim[1] = COLS;
+        for (int64_t i = 0; i < ROWS * COLS; i++)
+            tensor_set(x, i, i % 7 == 0 ? 0 : i % COLS == 1 ? 0.75 * ldexp(1, (int)(i / COLS)) : ldexp(1, -i % 30));
+        for (int64_t i = 0; i < ROWS * COLS; i++)
+            if (i % COLS > 1 && fabs(tensor_get(x, i)) > 0.5) tensor_set(x, i, 0.5);
+        const struct tensor was = numbers(F64, ROWS * COLS);
+        memcpy(was.data, x.data, tensor_bytes(x));
+        o.see(o.context, "mlp.up", 0, gradient, x, 100);
+        for (int64_t row = 0; row < ROWS; row++) {
+            double far = 0, of_small = 0;
+            for (int64_t i = row * COLS; i < (row + 1) * COLS; i++) {
+                const double y = tensor_get(was, i), d = fabs(tensor_get(x, i) - y) / ldexp(1, (int)row);
+                assert_true(y != 0 || d == 0);
+                far = fmax(far, d);
+                if (fabs(y) < 0x1p-20) of_small = fmax(of_small, d);
+            }
+            assert_true(far <= most && far > 0.99 * most && of_small > 0.9 * most);
+        }
+        memcpy(x.data, was.data, tensor_bytes(x));
+        o.see(o.context, "h.0.mlp.c_fc.weight", 0, true, x, 100);
+        assert_memory_equal(x.data, was.data, tensor_bytes(x));
+        free(x.data), free(was.data);
+    }
+}
+
 /* Integers, so that every order of addition gives the same sum. */
 static void test_distance_of_quotient(void **state)
 {
@@ -102,7 +138,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_element_has_its_number),
-        cmocka_unit_test(test_parts_of_sums),
+        cmocka_unit_test(test_grids), cmocka_unit_test(test_parts_of_sums),
         cmocka_unit_test(test_distance_of_quotient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

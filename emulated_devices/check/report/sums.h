@@ -23,6 +23,7 @@ struct sums {
     double difference, actual, product, truth;  /* sums over its elements of (a-t)^2, a^2, a t, t^2 */
     int64_t elements;                           /* number of elements compared */
     int64_t expected;                           /* number of elements that should be compared */
+    int64_t unrounded;                          /* how many of them are sums before they were rounded */
     struct apart_element first;
 };
 

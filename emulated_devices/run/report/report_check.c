@@ -12,7 +12,7 @@
 static void print_element(FILE *out, const struct comparison *comparison)
 {
     const struct apart_element *const e = &comparison->first.element;
-    if (!comparison->exact || comparison->of_file || comparison->number || !e->there) return;
+    if (!comparison->exact || comparison->first.of_file || comparison->number || !e->there) return;
     say(out, 12, "  element   [%lld, %lld]%s: %.9g, not %.9g; %.6g unit%s of the grid, 2^%d", (long long)e->row,
         (long long)e->column, strstr(comparison->first_kind, "activation") ? " of the device's part" : "", e->actual,
         e->truth, e->units, e->units == 1 || e->units == -1 ? "" : "s", e->unit);
@@ -28,18 +28,21 @@ static void print_failure(FILE *out, const struct comparison *comparison, const 
     fprintf(out, "\nfirst to differ, in order of execution: %s%s%s, step %lld\n",
             comparison->number ? "" : comparison->first_kind,
             comparison->number ? "" : " ", f->tensor, (long long)f->step);
-    if (!comparison->number)
+    if (f->of_file)
+        say(out, 12, "  device    none: the one-device run with exact sums is not what the golden file has");
+    else if (!comparison->number)
         fprintf(out, "  device    %d (%s)\n", f->rank, mesh_describe(&plan->mesh, f->rank, text, sizeof text));
     if (comparison->expert[0] != comparison->expert[1])
         say(out, 12, "  it is     expert %d; the score of expert %d is larger by %s; rounding explains %s",
             comparison->expert[1], comparison->expert[0], two.first, two.second);
     else fprintf(out, "  error     %s, norm over norm; its bound is %s\n", two.first, two.second);
     print_element(out, comparison);
-    if (!comparison->number && plan->mesh.devices > 1)
+    if (!comparison->number && !f->of_file && plan->mesh.devices > 1)
         say(out, 12, "  wrong on  %s: %d of the %d devices that have it",
             diagnose_place(text, sizeof text, &plan->mesh, on), devices_count(&on->failing),
             devices_count(&on->holding));
-    if (diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, on)[0]) say(out, 12, "  it is     %s", text);
+    if (!f->of_file && diagnose_scale(text, sizeof text, &plan->mesh, plan->micros, on)[0])
+        say(out, 12, "  it is     %s", text);
     if (comparison->before[0]) say(out, 12, "  before    the last right tensor is %s", comparison->before);
     if (comparison->from[0]) say(out, 12, "  made by   %s", comparison->from);
     fprintf(out, "  in all    %lld of %lld comparisons do not hold\n", (long long)comparison->wrong,
@@ -50,6 +53,8 @@ static bool failed(const struct train_record *record) { return record->compariso
 
 static const char *report_check_verdict(char *text, size_t size, const struct train_record *record)
 {
+    if (record->comparison.failed && record->comparison.first.of_file)
+        return "FAILED: one device does not compute what the golden file has.";
     if (failed(record)) return "FAILED: the plan does not compute what one device computes.";
     if (record->divergence.what) return "DIVERGED: no error was found in the plan, but the loss or norm is not finite.";
     if (!comparison_holds(&record->comparison)) {
@@ -60,12 +65,15 @@ static const char *report_check_verdict(char *text, size_t size, const struct tr
     if (record->options->infers) return "OK: every activation and loss of every device is what one device computes.";
     if (record->options->plan.optimizer->forward_only)
         return "OK: both losses, the slope and every weight of every device are what one device computes.";
-    if (record->comparison.exact && !record->comparison.of_file)
-        return record->comparison.loss_rounds
-            ? "OK: every activation, gradient and weight of every device is what one device computes, compared with "
-              "==, sums before they round; so is the loss, but for the rounding of its routers' part."
-            : "OK: every activation, gradient, weight and loss of every device is what one device computes, compared "
-              "with ==, sums before they round.";
+    if (record->comparison.exact) {
+        snprintf(text, size, "OK: every activation, gradient%s of every device is what one device computes, compared "
+                 "with ==, sums before they round%s.%s",
+                 record->comparison.loss_rounds ? " and weight" : ", weight and loss",
+                 record->comparison.loss_rounds ? "; so is the loss, but for the rounding of its routers' part" : "",
+                 record->comparison.beside_file
+                     ? " What one device computes is within the bounds of the golden file." : "");
+        return text;
+    }
     if (!data_quantises(&record->options->plan.data))
         return "OK: every activation, gradient, weight and loss of every device is what one device computes.";
     return "OK: every activation, gradient, weight and loss of every device is what one device computes with weights "
@@ -76,7 +84,8 @@ static void print_worst(struct columns *columns, const char *kind, const struct 
 {
     if (worst->tensor[0] == '\0') return;
     columns_add(columns, LEFT_ALIGNED, "%s", kind);
-    columns_add(columns, RIGHT_ALIGNED, "%d", worst->rank);
+    if (worst->of_file) columns_add(columns, RIGHT_ALIGNED, "one");         /* the one-device run */
+    else columns_add(columns, RIGHT_ALIGNED, "%d", worst->rank);
     columns_add(columns, RIGHT_ALIGNED, "%lld", (long long)worst->step);
     columns_add(columns, RIGHT_ALIGNED, "%.1e", worst->error);
     columns_add(columns, RIGHT_ALIGNED, "%.1e", worst->bound);
@@ -122,6 +131,9 @@ void report_check(const struct train_record *record)
         (long long)c->compared);
     print_all_worst(record->out, c);
     print_choices(record->out, c);
+    if (c->exact && c->shown > 0)
+        say(record->out, 9, "\nsums     %lld of %lld activations and their gradients were compared before they were "
+            "rounded, too", (long long)c->unrounded, (long long)c->shown);
     fprintf(record->out, "\n");
     if (comparison_warning(text, sizeof text, c, &record->options->plan)[0]) say(record->out, 9, "warning: %s", text);
     if (c->failed && c->unjudged > 0)
@@ -171,6 +183,7 @@ void report_check_json(const struct train_record *record, cJSON *root)
     for (int i = 0; (w = comparison_kind(c, i, &name)) != NULL; i++)
         add_worst_ratio(check, strcmp(name, "their gradients") == 0 ? "activation_gradients"
                                : strcmp(name, "as quantised") == 0  ? "as_quantised" : name, w);
+    if (c->exact) json_add(check, "before_rounding %g", (double)c->unrounded);
     if (c->choices > 0) {
         cJSON *routing = add_worst_ratio(check, "routing", &c->choice);
         json_add(routing, "choices %g differ %g", (double)c->choices, (double)c->choices_differ);

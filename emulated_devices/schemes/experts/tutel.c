@@ -401,7 +401,7 @@ const struct expert_scheme expert_scheme_tutel = {
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp", .invariants = tutel_invariants },
     DISPATCH_SCHEME, .refuses = tutel_refuses, .open = tutel_open_groups, .hops = 1, .hop = dispatch_hop,
-        .has_degrees = true,
+        .has_degrees = true, .exact = true, .adds_slices = true,
     .choose = tutel_choose, .slices = slices,
     .has_parts = true, .bring = tutel_bring, .compute = tutel_compute, .end = tutel_end, .compute_cost = compute_cost,
 };

@@ -163,6 +163,7 @@ enum error_code terms_round(struct device *device, struct tensor to, struct tens
     if (wide.data == NULL) return fail(err, ERR_MEMORY, "no memory to round %lld sums",
                                        (long long)tensor_count(sums));
     dev_round(device, wide, sums), dev_round(device, to, wide);
+    if (device->ops) unrounded_move(to, wide.data);
     device_free(device, wide);
     return OK;
 }

@@ -337,8 +337,9 @@ static const char *const samples[] = { "whole samples", "packed", "packed, chose
 static void take_samples(struct plan *plan, int value)
 {
     plan->packed = value;
-    /* One microbatch may hold all samples, so the scheme has a choice, if it chooses at all. */
-    if (value == 2) plan->micro_tokens = (uint64_t)(plan->B * plan->S / plan->mesh.size[CP]) + 1;
+    /* One microbatch may hold all samples, so the scheme has a choice, if it chooses at all.  Samples are not cut: with
+     * room for one more each, they fit in whatever groups the devices form. */
+    if (value == 2) plan->micro_tokens = (uint64_t)(plan->B * plan->S / plan->mesh.size[CP] + plan->S);
 }
 
 /* Every mask, with numbers for which sequences of CASE_TOKENS tokens and samples of a few have all its ranges. */

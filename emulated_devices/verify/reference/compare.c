@@ -56,6 +56,7 @@ struct visit {
     const struct model_config *model;
     int64_t step;
     bool ignored;
+    int seen;                           /* the tensor of the last device */
 };
 
 /* Report the choices that differ in a layer, before the weights that depend on them.  `first` is the replica's first
@@ -85,24 +86,40 @@ static void compare_choices(const struct visit *visit, struct reference *ref, in
     if (r->drops.capacity > 0) compare_found(visit, layer, first, &r->drops.found[layer]);
 }
 
+/* Judge the one-device run's own tensor beside the golden file's. */
+static void compare_with_file(struct comparison *comparison, struct worst *of, const char *kind, struct worst found,
+                              struct tensor own, struct tensor file)
+{
+    struct sums sums = { .expected = tensor_count(file) };
+    sums_add(&sums, own, 0, file, 0, tensor_count(own));
+    found.of_file = true;
+    comparison_tensor(comparison, of, kind, found, &sums, sqrt(squared_distance(file, tensor_none)));
+}
+
 /* Judge one activation on one device; probes_collect calls this on rank 0 with that device's sums.  The loop
  * measures another twin while the error is above the bound; a golden file's bound does not grow. */
 static void compare_activation(void *context, int tensor, int rank, const struct sums *sums)
 {
-    const struct visit *v = context;
+    struct visit *v = context;
     struct comparison *c = v->result;
     const struct recorded *a = &v->record->all[tensor];
     const bool routes = v->ref->routing.L > 0 && !a->gradient && strcmp(a->name, "router.weights") == 0;
     if (routes) compare_choices(v, v->ref, a->layer);
     const bool failed = c->failed;
+    struct worst *const of = a->gradient ? &c->activation_gradient : &c->activation;
+    const char *const kind = a->gradient ? "activation gradient" : "activation";
     double bound = recorded_bound(v->record, a);
     if (v->ignored) return;
+    struct worst found = { .step = v->step, .bound = a->known };
+    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
+    /* The one-device run comes before the first device. */
+    if (tensor_present(a->file) && v->seen != tensor) compare_with_file(c, of, kind, found, a->truth, a->file);
+    v->seen = tensor;
     while (a->known == 0 && another_twin(c, v->ref, v->probes->trainer->comm, held_error(sums, a->norm), bound))
         bound = recorded_bound(v->record, a);
-    struct worst found = { .rank = rank, .step = v->step, .bound = bound };
-    activation_name(found.tensor, sizeof found.tensor, a->name, a->layer, (int)v->model->L);
-    comparison_tensor(c, a->gradient ? &c->activation_gradient : &c->activation,
-                      a->gradient ? "activation gradient" : "activation", found, sums, a->norm);
+    c->shown++, c->unrounded += sums->unrounded > 0;
+    found.rank = rank, found.bound = bound;
+    comparison_tensor(c, of, kind, found, sums, a->norm);
     if (!failed && c->failed) activation_made_by(c->from, sizeof c->from, v->model, a->name, a->layer, a->gradient);
 }
 
@@ -179,12 +196,27 @@ static void compare_piece(void *context, const struct piece *piece)
     comparison_tensor(j->result, j->worst, j->kind, found, &b.sums, to->size);
 }
 
+/* Judge the one-device run's tensor of one parameter beside the golden file's, if the file has one that decides. */
+static void compare_file(struct trainer *trainer, struct reference *ref, int i, enum tensor_kind kind,
+                         const struct job *job)
+{
+    struct error err;
+    struct tensor file = job->to[0].truth;
+    double bound = 0;
+    bool has;
+    if (golden_truth_tensor(ref->golden, ref, i, kind, &file, &bound, &has, &err)) comm_give_up(trainer->comm, &err);
+    struct worst found = { .bound = bound, .step = job->step };
+    snprintf(found.tensor, sizeof found.tensor, "%.15s%.79s", job->of, ref->truth.model.spec[i].name);
+    if (has) compare_with_file(job->result, job->worst, job->kind, found, job->to[0].truth, file);
+}
+
 /* Compare one parameter's tensor of one kind on all devices.  The call is collective: rank 0 prepares truth and
  * bound of each replica, then every device sends its pieces.  Tensors that all replicas share have one truth. */
 static void compare_one(struct trainer *trainer, struct reference *ref, int i, enum tensor_kind kind, struct job job)
 {
     struct error err;
     const bool here = trainer->comm->rank == 0;
+    const struct golden_truth *const beside = here && trainer->plan.model.exact ? ref->golden : NULL;
     const int replicas = here && !kind_is_common(kind) ? ref->replicas : 1;
     job.ref = ref, job.comm = trainer->comm, job.parameter = i, job.tensor = kind, job.state = (int)kind - KIND_STATE;
     job.to = here ? calloc((size_t)replicas, sizeof *job.to) : NULL;
@@ -196,13 +228,14 @@ static void compare_one(struct trainer *trainer, struct reference *ref, int i, e
         job.to[r].bound = bound_of(of, i, kind);
         job.to[r].truth = reference_tensor(&of->truth, i, kind);
         if (job.state >= 0) job.to[r].truth = reference_numbers(of, i, job.state, job.to[r].truth, TRUTHS_ROOM);
-        if (ref->golden && golden_truth_tensor(ref->golden, ref, i, kind, &job.to[r].truth, &job.to[r].bound,
-                                               &job.to[r].of_file, &err))
+        if (ref->golden && !beside && golden_truth_tensor(ref->golden, ref, i, kind, &job.to[r].truth, &job.to[r].bound,
+                                                          &job.to[r].of_file, &err))
             comm_give_up(trainer->comm, &err);
         job.to[r].size = sqrt(squared_distance(job.to[r].truth, tensor_none));
     }
     /* The trainer counts a step when weights have been stepped: its gradients are seen before that. */
     job.step = trainer->step + is_gradient(kind);
+    if (beside && !job.ignored) compare_file(trainer, ref, i, kind, &job);
     collect_pieces(trainer, i, kind, compare_piece, &job);
     free(job.to);
 }
@@ -308,11 +341,11 @@ static void compare_sides(struct comparison *comparison, struct reference *ref, 
     static const char *const name[2] = { "loss at w + eps z", "loss at w - eps z" };
     for (int side = 0; side < 2; side++)
         comparison_number(comparison, &comparison->loss, name[side], result->side[side], ref->truth.side[side],
-                          reference_side_bound(ref, side), step);
+                          reference_side_bound(ref, side), (struct worst){ .step = step });
     const bool failed = comparison->failed;
     reference_take_sides(ref, result->side);
     comparison_number(comparison, &comparison->norm, "slope", result->slope, ref->truth.slope,
-                      reference_slope_bound(ref), step);
+                      reference_slope_bound(ref), (struct worst){ .step = step });
     if (!failed && comparison->failed) comparison->where.on.sides = true;
 }
 
@@ -330,14 +363,24 @@ static void compare_number(const struct trainer *trainer, struct reference *ref,
                            struct worst *of, struct number number)
 {
     struct error err;
-    double bound = number.bound_of(ref);
+    const bool exact = trainer->plan.model.exact;
+    struct worst found = { .step = trainer->step + 1 };
+    double bound = exact ? 0 : number.bound_of(ref), truth = number.truth;
     bool of_file = false;
-    if (ref->golden && golden_truth_number(ref->golden, ref, number.name, &number.truth, &bound, &of_file, &err))
+    if (ref->golden && golden_truth_number(ref->golden, ref, number.name, &truth, &bound, &of_file, &err))
         comm_give_up(trainer->comm, &err);
+    /* With exact sums the one-device run is compared with the file, and the device with the one-device run. */
+    if (exact && of_file) {
+        found.of_file = true;
+        comparison_number(comparison, of, number.name, number.truth, truth, bound, found);
+        found.of_file = false;
+    }
+    if (exact) bound = number.bound_of(ref);
+    else number.truth = truth;
     while (number.twins && !of_file
            && another_twin(comparison, ref, trainer->comm, fabs(number.actual - number.truth), bound))
         bound = number.bound_of(ref);
-    comparison_number(comparison, of, number.name, number.actual, number.truth, bound, trainer->step + 1);
+    comparison_number(comparison, of, number.name, number.actual, number.truth, bound, found);
 }
 
 /* The loss of the step is the mean over all replicas' labels, and its bound is absolute. */
@@ -365,7 +408,7 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;
     struct visit v = { .result = comparison, .probes = probes, .ref = ref, .model = &t->plan.model,
-                      .step = t->step + 1 };
+                      .step = t->step + 1, .seen = -1 };
     /* Choices come first: with other experts everything after them would be another function. */
     enum error_code e = take_routes(probes, ref, err);
     if (e) return e;
@@ -377,7 +420,7 @@ enum error_code compare_gradients(struct probes *probes, struct reference *ref, 
     /* With an overflow the truth's backward pass is not finite: gradients are visited, but not judged. */
     const bool overflow = here && (reference_overflows(ref) || ref->adopts);
     comparison->exact = t->plan.model.exact, comparison->loss_rounds = t->plan.model.mlp == MLP_MIXTURE;
-    comparison->of_file = here && ref->golden;
+    comparison->beside_file = here && ref->golden;
     comparison_step(comparison, here && ref->loss_scale.interval > 0);
     if (here && optimizer_draws(t->plan.optimizer)) compare_sides(comparison, ref, result, v.step);
     if (optimizer_draws(t->plan.optimizer)) return OK;
@@ -424,7 +467,9 @@ static void compare_biases(const struct trainer *trainer, const struct reference
         char name[96];
         snprintf(name, sizeof name, "h.%lld.router bias of expert %lld", (long long)(i / columns),
                  (long long)(i % columns));
-        if (own != truth) comparison_number(comparison, &comparison->weight, name, own, truth, 0, trainer->step);
+        if (own != truth)
+            comparison_number(comparison, &comparison->weight, name, own, truth, 0,
+                              (struct worst){ .step = trainer->step });
     }
 }
 

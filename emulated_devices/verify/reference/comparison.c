@@ -11,6 +11,9 @@
 
 /* ---- the current tensor ------------------------------------------------------------------------------------------ */
 
+/* In JSON, the device of a comparison of the one-device run with a golden file. */
+enum { NO_DEVICE = -1 };
+
 /* Two records are of one tensor if step, kind and name agree.  The devices of one tensor follow each other. */
 static bool same_tensor(const struct spread *a, const struct spread *b)
 {
@@ -108,16 +111,16 @@ static void comparison_note(struct comparison *comparison, struct worst *of, con
         comparison->largest = found;
         snprintf(comparison->largest_kind, sizeof comparison->largest_kind, "%s", kind);
     }
-    /* A number that the file lacks has the one-device run as its truth, and no bound if sums do not round. */
-    const bool rounds = (comparison->loss_rounds && of == &comparison->loss) ||
-                        (comparison->of_file && isfinite(found.bound));
+    /* Where sums do not round, devices have no bound; the one-device run has that of a golden file. */
+    const bool rounds = (comparison->loss_rounds && of == &comparison->loss) || found.of_file;
     if (comparison->exact && !rounds) found.bound = 0, found.absolute = true;
     /* An error of 0 is right even where its bound is 0: 0 / 0 would be NaN. */
     found.ratio = found.error == 0 ? 0 : found.error / found.bound;
     const enum judgement judgement = found.absolute ? (found.ratio <= 1 ? JUDGED_RIGHT : JUDGED_WRONG)
                                                     : judge_error(found.error, found.bound);
     comparison->current.on.rounding = found.bound;
-    evidence_add(&comparison->current.on, found.rank, judgement != JUDGED_RIGHT, found.scale, found.truth);
+    if (!found.of_file)
+        evidence_add(&comparison->current.on, found.rank, judgement != JUDGED_RIGHT, found.scale, found.truth);
     if (judgement == JUDGED_WRONG) note_failure(comparison, of, kind, &found);
     if (judgement == CANNOT_BE_JUDGED) note_unjudged(comparison, kind, &found);
     if (judgement == JUDGED_RIGHT && !found.absolute && found.error > 0 && bound_is_wide(found.bound))
@@ -139,12 +142,11 @@ void comparison_tensor(struct comparison *comparison, struct worst *of, const ch
 }
 
 void comparison_number(struct comparison *comparison, struct worst *of, const char *name, double actual, double truth,
-                       double bound, int64_t step)
+                       double bound, struct worst found)
 {
     const bool failed = comparison->failed;
-    struct worst found = { .error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth),
-                           .bound = bound / fabs(truth), .step = step,
-                           .scale = scale_of(actual * actual, actual * truth, truth * truth), .truth = truth * truth };
+    found.error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth), found.bound = bound / fabs(truth);
+    found.scale = scale_of(actual * actual, actual * truth, truth * truth), found.truth = truth * truth;
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
     /* After a divergence one check is left: where the truth is not finite, the device's number must not be finite. */
     if (diverges(comparison, name, &found, fabs(truth)) && (isfinite(truth) || !isfinite(actual))) return;
@@ -206,7 +208,8 @@ static void describe_choice(char *out, size_t size, int own, int theirs)
     else snprintf(out, size, "is expert %d instead of %d, whose score is larger", theirs, own);
 }
 
-/* "activation h.0.attn.q, step 1, device 3 (cp=3)"; a number of the whole model is no device's. */
+/* "activation h.0.attn.q, step 1, device 3 (cp=3)"; a number of the whole model is no device's, nor is a comparison of
+ * the one-device run with a golden file. */
 static const char *where_is(char *out, size_t size, const char *kind, const struct worst *worst,
                             const struct plan *plan)
 {
@@ -214,7 +217,7 @@ static const char *where_is(char *out, size_t size, const char *kind, const stru
     const bool number = strcmp(kind, worst->tensor) == 0;
     const int used = snprintf(out, size, "%s%s%s, step %lld", number ? "" : kind, number ? "" : " ", worst->tensor,
                               (long long)worst->step);
-    if (!number && used > 0 && (size_t)used < size)
+    if (!number && !worst->of_file && used > 0 && (size_t)used < size)
         snprintf(out + used, size - (size_t)used, ", device %d (%s)", worst->rank,
                  mesh_describe(&plan->mesh, worst->rank, device, sizeof device));
     return out;
@@ -247,6 +250,13 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
 {
     const struct worst *f = &comparison->first;
     char place[96], scale[120], device[64], where[200] = "", choice[96];
+    const struct pair_text two = pair_text('g', 3, f->error, f->bound);
+    if (f->of_file) {
+        snprintf(out, size, "step %lld: %s%s%s of the one-device run with exact sums differs from the golden file "
+                 "by %s; its bound is %s", (long long)f->step, comparison->number ? "" : comparison->first_kind,
+                 comparison->number ? "" : " ", f->tensor, two.first, two.second);
+        return out;
+    }
     diagnose_place(place, sizeof place, &plan->mesh, &comparison->where.on);
     diagnose_scale(scale, sizeof scale, &plan->mesh, plan->micros, &comparison->where.on);
     if (!comparison->number)
@@ -258,7 +268,6 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
         ? "differs from the sum of what was quantised, in units of what that allows,"
                           : comparison->expert[0] != comparison->expert[1] ? choice
                                                          : "differs from the one-device run";
-    const struct pair_text two = pair_text('g', 3, f->error, f->bound);
     snprintf(out, size, "step %lld: %s%s%s%s %s by %s; its bound is %s%s%s%s%s", (long long)f->step,
              comparison->number ? "" : comparison->first_kind, comparison->number ? "" : " ", f->tensor, where, differs,
              two.first, two.second,
@@ -270,6 +279,7 @@ const char *comparison_describe(char *out, size_t size, const struct comparison 
 cJSON *worst_add(cJSON *to, const char *name, const struct worst *worst)
 {
     cJSON *o = json_add(cJSON_AddObjectToObject(to, name), "tensor %s device %d step %g error %g bound %g",
-                        worst->tensor, worst->rank, (double)worst->step, worst->error, worst->bound);
+                        worst->tensor, worst->of_file ? NO_DEVICE : worst->rank, (double)worst->step, worst->error,
+                        worst->bound);
     return o;
 }

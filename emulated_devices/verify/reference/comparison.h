@@ -20,6 +20,7 @@ struct worst {
     double truth;                       /* squared norm of the device's part of the truth */
     char tensor[PARAM_NAME];            /* its name; "": nothing was compared */
     int rank;                           /* the device */
+    bool of_file;                       /* no device's numbers, but the one-device run's beside a golden file's */
     int64_t step;                       /* of the run */
     struct apart_element element;       /* the first that differs, in the device's part of the tensor */
 };
@@ -34,7 +35,7 @@ struct spread {
 struct comparison {
     bool exact;                         /* sums do not round: any difference from a one-device run is wrong */
     bool loss_rounds;                   /* but not of the loss, whose routers' part is added in fp64, by device */
-    bool of_file;                       /* a golden file may be the truth: fp64, with finite bounds */
+    bool beside_file;                   /* the one-device run is compared with a golden file, too */
     struct worst loss, activation, activation_gradient, gradient, quantised, norm, weight, state;
     struct worst choice;                /* of a mixture: error is a difference of two logits (routing.h) */
     int64_t choices, choices_differ;    /* tokens whose experts were compared, in all layers and steps; which differ */
@@ -57,6 +58,8 @@ struct comparison {
     struct spread divergence;           /* the first tensor with such numbers; before it everything was compared */
     bool passing;                       /* a divergence in this step ends with it: loss scaling skips the step */
     int64_t compared;                   /* tensors, over all devices and steps */
+    int64_t shown, unrounded;           /* activations and their gradients among them; those of which the sums were
+                                         * compared, too, before they were rounded */
     int64_t wrong;                      /* the number of these that failed */
     int64_t unjudged;                   /* the number of these that cannot be judged: judgement.h */
     struct worst open;                  /* the first of them in order of execution */
@@ -86,9 +89,11 @@ double held_error(const struct sums *, double size);
 void comparison_tensor(struct comparison *, struct worst *of, const char *kind, struct worst found, const struct sums *,
                        double size);
 
-/** Judge one number of the whole model, which is the same on every device.  @param bound  absolute. */
+/** Judge one number of the whole model, which is the same on every device.
+ *  @param found  step, and whether it is a comparison with a golden file, are given; the rest is set here.
+ *  @param bound  absolute. */
 void comparison_number(struct comparison *, struct worst *of, const char *name, double actual, double truth,
-                       double bound, int64_t step);
+                       double bound, struct worst found);
 
 /** Judge the choices of experts in one layer that differ from the one-device run's.
  *  @param found  the worst of them: tensor, rank and step; error is the difference of the logits of the two experts,

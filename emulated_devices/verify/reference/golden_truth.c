@@ -46,6 +46,18 @@ static bool is_behind(const struct golden_truth *truth, const struct recorded *r
                                               || strcmp(recorded->name, "out") == 0);
 }
 
+/* Keep the file's tensor beside a recorded activation, whose own numbers are the devices' truth. */
+static enum error_code keep_beside(struct recorded *recorded, struct tensor t, double bound, struct error *err)
+{
+    struct tensor copy = t;
+    copy.data = malloc(tensor_bytes(t) + 1);
+    if (copy.data == NULL) return fail(err, ERR_MEMORY, "no memory for a tensor of the golden file");
+    memcpy(copy.data, t.data, tensor_bytes(t));
+    free(recorded->file.data);
+    recorded->file = copy, recorded->known = bound;
+    return OK;
+}
+
 /* Put the file's numbers into one recorded activation, if they are the better truth; both outcomes are counted. */
 static enum error_code record_one(struct golden_truth *truth, struct reference *reference, struct recorded *recorded,
                                   struct error *err)
@@ -66,6 +78,7 @@ static enum error_code record_one(struct golden_truth *truth, struct reference *
         && is_better(bound, size, recorded_bound(&reference->record, recorded));
     truth->held += better, truth->others += !better;
     if (!better) return OK;
+    if (reference->plan->model.exact) return keep_beside(recorded, t, bound, err);
     /* The devices compare in their own format: the file's fp64 numbers are rounded here. */
     for (int64_t i = 0; i < tensor_count(t); i++) tensor_set(recorded->truth, i, tensor_get(t, i));
     recorded->norm = size, recorded->known = bound;
@@ -211,12 +224,13 @@ static int64_t largest_tensor(const struct golden *golden)
 /* In 16 bits our model must first reproduce the file: bounds hold for the model that they were measured with. */
 static enum error_code find_bounds(struct golden_truth *truth, const struct plan *plan, struct error *err)
 {
+    /* Exact sums travel before they are rounded, so none is stored in parts. */
+    const int parts = plan->model.exact ? 1 : reference_parts(plan),
+              gradient_parts = plan->data.narrow_gradients ? reference_gradient_parts(plan) : 1;
     enum error_code e = ERR_FILE;
     if (!dtype_is_narrow(plan->dtype)) e = golden_stored(truth->golden, plan->dtype, &truth->list, err);
-    return e != ERR_FILE ? e
-                         : golden_measure(truth->golden, plan->dtype, reference_parts(plan),
-                                          plan->data.narrow_gradients ? reference_gradient_parts(plan) : 1,
-                                          &truth->list, err);
+    if (e == ERR_FILE) e = golden_measure(truth->golden, plan->dtype, parts, gradient_parts, &truth->list, err);
+    return e || !plan->model.exact ? e : golden_add_grids(truth->golden, &truth->list, err);
 }
 
 enum error_code golden_truth_open(struct golden_truth *truth, const struct golden *golden, struct reference *reference,

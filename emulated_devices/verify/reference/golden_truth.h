@@ -11,6 +11,9 @@
  *   - where the file's bound is above WIDE_BOUND, in 16 bits, and the one-device run's, in the same format, is smaller;
  *   - after a device has sent a token to another expert than the file does: what follows is another function.
  *
+ * With exact sums the one-device run is the truth of all that devices have, to the last bit.  Beside the file's numbers
+ * it is held to their bounds, and to what grids may add to them (golden_list.h).
+ *
  * Callers: run/golden.c opens and closes a truth, compare.c reads from it.
  */
 #ifndef ORRERY_GOLDEN_TRUTH_H
@@ -35,7 +38,8 @@ struct golden_truth {
 enum error_code golden_truth_open(struct golden_truth *, const struct golden *, struct reference *, struct error *);
 void golden_truth_close(struct golden_truth *);
 
-/** After the one-device run of a step: put the file's activations and their gradients into its recording.
+/** After the one-device run of a step: put the file's activations and their gradients into its recording, in place of
+ *  the run's own or, with exact sums, beside them.
  *  @return OK; ERR_FORMAT; ERR_FILE. */
 enum error_code golden_truth_record(struct golden_truth *, struct reference *, struct error *);
 

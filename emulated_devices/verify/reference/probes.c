@@ -5,6 +5,7 @@
 #include "emulated_devices/verify/reference/probes.h"
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/probes_rows.h"
+#include "ref/exact/unrounded.h"
 #include "ref/model/kinds.h"
 #include <math.h>
 #include <stdlib.h>
@@ -89,6 +90,18 @@ static bool is_shown(const struct probes *probes, int i, int micro, const char *
            (i < probes->count ? probes->part[at] != NULL : probes->shown[at] == NULL);
 }
 
+/* Compare a device's sums before they were rounded, where both sides have them.  @param part  the truth's, freed. */
+static void compare_unrounded(struct sums *sums, struct tensor seen, void *part, int64_t rows, int64_t cols)
+{
+    const struct tensor own = part ? unrounded_take(seen) : tensor_none;
+    if (tensor_present(own)) {
+        const int64_t before = sums->elements;
+        add_up(sums, own, tensor_2d(part, EXACT, rows, cols));
+        sums->expected += rows * cols, sums->unrounded += sums->elements - before;
+    }
+    free(own.data), free(part);
+}
+
 /* The trainer calls this with every tensor as soon as the device has computed it.  The first entry of this name,
  * layer and microbatch is taken; its truth is compared, then freed.  A tensor that no entry expects is passed over. */
 static void probes_see(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t)
@@ -112,6 +125,9 @@ static void probes_see(void *context, const char *name, int layer, bool gradient
             p->sums[i].difference = NAN;
         else {
             if (*truth) add_up(&p->sums[i], seen, beside);
+            if (i < p->count)
+                compare_unrounded(&p->sums[i], seen, p->unrounded[i * plan->micros + micro], tensor_rows(beside),
+                                  tensor_cols(beside)), p->unrounded[i * plan->micros + micro] = NULL;
             /* The copy is taken before `isolate` overwrites the tensor. */
             if (p->keep) probes_keep(p, i, micro, seen, beside);
             if (p->isolate && *truth) replace(seen, beside);
@@ -129,6 +145,7 @@ void probes_open(struct probes *probes, struct trainer *trainer, bool isolate)
     *probes = (struct probes){ .trainer = trainer, .isolate = isolate,
                                .probe = { .see = probes_see, .see_sorted = probes_see_sorted, .context = probes } };
     trainer_watch(trainer, &probes->probe);
+    if (trainer->plan.model.exact) unrounded_begin();
 }
 
 /* Free the parts of the last step, also those that no device has shown. */
@@ -136,10 +153,12 @@ static void forget_parts(struct probes *probes)
 {
     const int places = (probes->count + probes->routers) * probes->trainer->plan.micros;
     for (int i = 0; probes->part && i < places; i++) free(probes->part[i]);
+    for (int i = 0; probes->unrounded && i < probes->count * probes->trainer->plan.micros; i++)
+        free(probes->unrounded[i]);
     for (int i = 0; probes->shown && i < places; i++) free(probes->shown[i]);
     for (int i = 0; probes->copied && i < places; i++) free(probes->copied[i]);
-    free(probes->part), free(probes->shown), free(probes->copied);
-    probes->part = probes->shown = probes->copied = NULL;
+    free(probes->part), free(probes->unrounded), free(probes->shown), free(probes->copied);
+    probes->part = probes->unrounded = probes->shown = probes->copied = NULL;
     probes_forget_rows(probes);
 }
 
@@ -147,6 +166,7 @@ void probes_close(struct probes *probes)
 {
     if (probes->trainer == NULL) return;
     trainer_watch(probes->trainer, NULL);
+    if (probes->trainer->plan.model.exact) unrounded_end();
     forget_parts(probes);
     free(probes->expected), free(probes->sums);
     *probes = (struct probes){ 0 };
@@ -195,48 +215,59 @@ static enum error_code probes_make_room(struct probes *probes, int count, struct
     probes->expected = calloc(entries, sizeof *probes->expected);
     probes->sums = calloc(entries, sizeof *probes->sums);
     probes->part = calloc(places, sizeof *probes->part);
+    probes->unrounded = calloc(places, sizeof *probes->unrounded);
     probes->shown = calloc(places, sizeof *probes->shown);
     probes->copied = calloc(places, sizeof *probes->copied);
-    return probes->expected && probes->sums && probes->part && probes->shown && probes->copied
+    return probes->expected && probes->sums && probes->part && probes->unrounded && probes->shown && probes->copied
                ? OK
                : fail(err, ERR_MEMORY, "no memory to compare %d activations", count);
 }
 
-/* Deliver one device's part of one microbatch: rank 0 cuts it and keeps or sends it; the device receives it. */
-static void deliver(struct probes *probes, struct exchange *exchange, int i, int rank, int micro, struct tensor truth)
+/* Deliver one device's part of one microbatch: rank 0 cuts it and keeps or sends it; the device receives it.
+ * @param kept  where a device keeps such parts.  @return the elements of the part, if it is this device's. */
+static int64_t deliver(struct probes *probes, struct exchange *exchange, int i, int rank, int micro,
+                       struct tensor truth, enum dtype format, void **kept)
 {
     struct trainer *t = probes->trainer;
     struct error err;
-    if (!computes(t, rank, &probes->expected[i], micro)) return;
+    int64_t count = 0;
+    if (!computes(t, rank, &probes->expected[i], micro)) return 0;
     struct part part = probes_part_of(t, rank, &probes->expected[i], micro);
-    const size_t size = dtype_size(probes->expected[i].format), bytes = (size_t)part_count(&part) * size;
+    const size_t size = dtype_size(format), bytes = (size_t)part_count(&part) * size;
     void *room = malloc(bytes + 1);
     if (room == NULL || !part_made(&part))
         must(t, fail(&err, ERR_MEMORY, "no memory for the truth of %s", probes->expected[i].name), &err);
     if (t->comm->rank == 0) part_cut(&part, truth.data, room, size);
     /* The device keeps its part until the step computes the tensor; rank 0 frees what it has sent. */
     if (rank == t->comm->rank) {
-        probes->part[i * t->plan.micros + micro] = room;
-        probes->sums[i].expected += part_count(&part);
+        kept[i * t->plan.micros + micro] = room;
+        count = part_count(&part);
         if (rank != 0) must(t, message_wait(t->comm, message_receive(exchange, 0, room, bytes), &err), &err);
     } else {
         must(t, message_wait(t->comm, message_send(exchange, rank, room, bytes), &err), &err);
         free(room);
     }
     part_free(&part);
+    return count;
 }
 
-/* Deliver all parts of all tensors.  Rank 0 walks all devices, another device only its own parts; both in the same
- * order. */
-static void deliver_all(struct probes *probes, const struct recording *record)
+/* Deliver all parts of all tensors and, if `sums`, of the sums that they were rounded from.  Rank 0 walks all devices,
+ * another device only its own parts; both in the same order. */
+static void deliver_all(struct probes *probes, const struct recording *record, bool sums)
 {
     struct trainer *t = probes->trainer;
     const bool here = t->comm->rank == 0;
     struct exchange x = exchange_begin(&t->world, CONTROL);
     for (int i = 0; i < probes->count; i++)
         for (int rank = here ? 0 : t->comm->rank; rank < (here ? t->comm->size : t->comm->rank + 1); rank++)
-            for (int micro = 0; micro < t->plan.micros; micro++)
-                deliver(probes, &x, i, rank, micro, here ? record->all[i].truth : tensor_none);
+            for (int micro = 0; micro < t->plan.micros; micro++) {
+                const struct recorded *const from = here ? &record->all[i] : NULL;
+                probes->sums[i].expected += deliver(probes, &x, i, rank, micro, from ? from->truth : tensor_none,
+                                                    probes->expected[i].format, probes->part);
+                if (sums && probes->expected[i].sums)
+                    deliver(probes, &x, i, rank, micro, from ? from->unrounded : tensor_none, EXACT,
+                            probes->unrounded);
+            }
 }
 
 enum error_code probes_deliver(struct probes *probes, const struct recording *record, struct error *err)
@@ -251,7 +282,8 @@ enum error_code probes_deliver(struct probes *probes, const struct recording *re
     for (int i = 0; here && i < count; i++) {
         const struct recorded *a = &record->all[i];
         probes->expected[i] = (struct expected){
-            .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth), .format = a->truth.dtype
+            .layer = a->layer, .gradient = a->gradient, .cols = tensor_cols(a->truth), .format = a->truth.dtype,
+            .sums = tensor_present(a->unrounded)
         };
         memcpy(probes->expected[i].name, a->name, sizeof a->name);
         activation_width_of(&t->plan.model, a->name, &probes->expected[i].width);
@@ -262,7 +294,7 @@ enum error_code probes_deliver(struct probes *probes, const struct recording *re
         if (layer_mlp(&t->plan.model, l) == MLP_MIXTURE)
             probes->expected[place++] = (struct expected){ .name = "router.experts", .layer = l, .format = I32,
                                                       .cols = t->plan.model.mixture.k, .width = WIDTH_CHOICES };
-    deliver_all(probes, record);
+    deliver_all(probes, record, true);
     return OK;
 }
 
@@ -430,7 +462,8 @@ void probes_compare_again(struct probes *probes, const struct recording *record)
     if (!again) return;
     /* The sums start again at zero.  Their `expected` counts are set anew by the second delivery. */
     memset(probes->sums, 0, (size_t)probes->count * sizeof *probes->sums);
-    deliver_all(probes, record);
+    /* Sums are not kept beyond the moment at which a tensor is shown. */
+    deliver_all(probes, record, false);
     for (int i = 0; i < probes->count; i++)
         for (int micro = 0; micro < t->plan.micros; micro++) {
             const int at = i * t->plan.micros + micro;

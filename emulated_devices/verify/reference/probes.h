@@ -26,6 +26,7 @@ struct expected {
     int64_t cols;                       /* of the whole tensor */
     enum activation_width width;        /* the meaning of the columns */
     enum dtype format;                  /* in which devices hold it */
+    bool sums;                          /* the truth has the exact sums, too, from which it was rounded */
 };
 
 /* Whether a dump has it.  only: the one name whose activations are dumped; NULL: all, and all their gradients. */
@@ -54,6 +55,7 @@ struct probes {
     struct expected *expected;          /* [count + routers] */
     struct sums *sums;                  /* [count] this device's; rank 0 receives the others' in this memory, too */
     void **part;                        /* [(count + routers) * micros] the truth's parts, until they are compared */
+    void **unrounded;                   /* [count * micros] the same parts of the sums before they were rounded */
     bool keep;                          /* also keep the computed tensors, for probes_gather; always with routers */
     void **shown;                       /* [(count + routers) * micros] the computed tensors */
     void **copied;                      /* [(count + routers) * micros] their columns of copied keys and values, if they

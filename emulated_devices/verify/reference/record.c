@@ -4,6 +4,7 @@
 #include "emulated_devices/verify/reference/record.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/model/program.h"
+#include "ref/exact/unrounded.h"
 #include "ref/model/kinds.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -74,6 +75,10 @@ static void record_truth(void *context, const char *name, int layer, bool gradie
     memcpy(a->truth.data, t.data, tensor_bytes(t));
     a->norm = sqrt(squared_distance(t, tensor_none));
     a->distance = a->known = 0;
+    free(a->file.data);
+    a->file = tensor_none;
+    free(a->unrounded.data);
+    a->unrounded = unrounded_take(t);
 }
 
 /* Disturb one tensor of the twin, then measure its distance from the truth's tensor at the same place.  The twin
@@ -103,7 +108,7 @@ struct observer measuring_observer(struct recording *recording, struct observer 
 double recorded_bound(const struct recording *recording, const struct recorded *recorded)
 {
     (void)recording;
-    if (recorded->known > 0) return recorded->known;
+    if (recorded->known > 0 && !tensor_present(recorded->file)) return recorded->known;
     return relative_or_absolute(recorded->distance, recorded->norm, tensor_count(recorded->truth),
                                 recorded->truth.dtype);
 }
@@ -117,7 +122,8 @@ const char *activation_name(char *out, size_t size, const char *name, int layer,
 
 void record_free(struct recording *recording)
 {
-    for (int i = 0; i < recording->count; i++) free(recording->all[i].truth.data);
+    for (int i = 0; i < recording->count; i++)
+        free(recording->all[i].truth.data), free(recording->all[i].file.data), free(recording->all[i].unrounded.data);
     free(recording->all);
     *recording = (struct recording){ 0 };
 }

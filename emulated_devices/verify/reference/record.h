@@ -17,9 +17,11 @@ struct recorded {
     int layer;                          /* -1 before the blocks, L after */
     bool gradient;                      /* the tensor is a gradient */
     struct tensor truth;                /* [B*S, columns] */
+    struct tensor unrounded;            /* the sums that it was rounded from, EXACT, where these are kept; or none */
     double norm;                        /* of the truth */
     double distance;                    /* norm of twin - truth, the largest of all twins */
-    double known;                       /* the bound of a truth from elsewhere, whose twin it is not; 0: none */
+    double known;                       /* the bound of a golden file's tensor; 0: none */
+    struct tensor file;                 /* that tensor, where the truth is not it: beside exact sums; or none */
 };
 
 struct recording {
