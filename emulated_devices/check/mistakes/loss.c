@@ -138,7 +138,8 @@ static double losses_of_tile(const struct single *single, const struct loss_swit
     return sum;
 }
 
-/* Y [1, 1] = sum over rows of share (log_sum(x) - x[label]), plus the routers' losses.  Logits are read tile by tile. */
+/* Y [1, 1] = sum over rows of share (log_sum(x) - x[label]), plus the routers' losses.  Logits are read tile by
+ * tile. */
 static struct tensor loss_forward(struct single *single, const struct single_node *node,
                                   const struct single_mistake *mistake)
 {

@@ -158,9 +158,10 @@ void suspect_tokens(struct suspect *suspect, const struct single_term *term, dou
     double nearest[CUT_SEQUENCES];
     (void)y;
     if (!tokens_can(suspect, term)) return;
+    const size_t all = (size_t)(s->context->all.B * s->context->all.S);
     struct tokens_of tokens = { term->node->operation == &single_loss,
                                 { (int)source->step, (int)source->steps, (int)source->begins, 0 },
-                                malloc(2 * (size_t)(s->context->all.B * s->context->all.S) * sizeof(int32_t) + 1), there, nearest };
+                                malloc(2 * all * sizeof(int32_t) + 1), there, nearest };
     if (tokens.row == NULL) s->failed = ERR_MEMORY;
     else if (suspect->rows == s->cursor.N)
         tokens_try_places(suspect, term, &tokens), tokens_try_far(suspect, term, &tokens);

@@ -1,5 +1,6 @@
 /* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result.
- * Each pass of walk.c ends here, in single_end, single_end_tile or single_end_window.  The source's found() gets every verdict. */
+ * Each pass of walk.c ends here, in single_end, single_end_tile or single_end_window.  The source gets every verdict by
+ * its found(). */
 #include "emulated_devices/check/recompute/parts.h"
 #include <assert.h>
 #include <stdio.h>
