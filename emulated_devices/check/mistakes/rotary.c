@@ -69,7 +69,8 @@ static struct tensor turned_rotate(struct single *single, struct tensor X, int l
         /* A mistake may leave out keys, or queries. */
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
         const double position = turned_keep(t, POSITIONS, (double)turned_position(single, t, n)),
-                     angle = turned_keep(t, ANGLES, position * numbers(frequencies)[p]), x = numbers(X)[a], y = numbers(X)[b],
+                     angle = turned_keep(t, ANGLES, position * numbers(frequencies)[p]),
+                     x = numbers(X)[a], y = numbers(X)[b],
                      cosine = turned_keep(t, COSINES, size * cos(angle)),
                      sine = sign * turned_keep(t, COSINES, size * sin(angle));
         numbers(Y)[a] = x * cosine - y * sine, numbers(Y)[b] = y * cosine + x * sine;
