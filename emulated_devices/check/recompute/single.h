@@ -12,8 +12,8 @@
  *
  * What is right is found a few tokens, or sequences, at a time, where rows of a result come from those of the same
  * tokens, or sequences; gradients of matrices are added up so, some of their rows at a time (tiles.c).  So memory grows
- * neither with the batch nor with matrices.  What is wrong is counted so, too.  To say why, some sequences, or rows of a
- * matrix, are computed once more, from the first wrong one on: all of them, if they fit into a tile.
+ * neither with the batch nor with matrices.  What is wrong is counted so, too.  To say why, some sequences, or rows of
+ * a matrix, are computed once more, from the first wrong one on: all of them, if they fit into a tile.
  *
  * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
  *
