@@ -79,6 +79,9 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
     if (!e && options->resume && options->dump && !g.every_step)
         e = fail(err, ERR_USAGE, "--dump %s: of a resumed run needs a golden file that has what is there after each "
                  "step, as with --keep all", printable_path(options->dump).text);
+    if (!e && options->dump_passes && g.steps > 1 && !g.every_step)
+        e = fail(err, ERR_USAGE, "--dump-passes: passes after the first need a golden file that has what is there "
+                 "after each step, as with --keep all");
     options->golden_micros = golden_balance_micros(&g);
     free(rates);
     golden_close(&g);

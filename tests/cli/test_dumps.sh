@@ -161,6 +161,10 @@ test_later_passes() {
     rm -rf d; run train --check own.safetensors --dump f.safetensors --dump-passes;             expect_status 0
     run check own.safetensors f.safetensors;        expect_status 0; expect_silent; expect_out 'of later passes, judged by'
     run train --check own.safetensors --dump-passes;                                    expect_status 2; expect_error '--dump-passes: says what --dump'
+    # Without the steps between there are no such passes.
+    run golden make --out last.safetensors --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 2 --optimizer adamw --keep last;     expect_status 0
+    rm -rf d; run train --check last.safetensors --dump d/ --dump-passes;               expect_status 2; expect_error '--dump-passes: passes after the first need a golden file'
+    [ ! -e d ] || complain 'a dump was begun'
 }
 
 # The losses of all steps are one tensor.  Each number is judged, also the first of a mixture whose first pass is run again.

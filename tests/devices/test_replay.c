@@ -130,7 +130,9 @@ static void tiles_change_nothing(void **state)
                 run(&d);
                 const struct said whole = say(&d, 0), tiles = say(&d, 1);
                 expect_same(&d, &whole, &tiles);
-                if (!wrong && d.whole > 0) fail_msg("%s: activations are read whole", d.golden.file.path);
+                if (d.whole > 0)
+                    fail_msg("%s: %d activations are read whole, %d operations are wrong", d.golden.file.path,
+                             d.whole, tiles.wrong);
                 assert_int_equal(whole.wrong > 0, wrong);
                 close_dump(&d);
             }

@@ -221,14 +221,14 @@ static void try_vector(struct suspect *suspect, double *y)
 }
 
 /* Each copy of the model has the rows of the next copy, or of the copy before.  With two copies both directions are
- * the same. */
+ * the same.  A tile does not have the rows of all copies. */
 static void try_turns(struct suspect *suspect, double *y)
 {
     const struct single *s = suspect->s;
     const struct batch_cuts cuts = suspect_cuts(s);
     const struct batch_cut *const cut = cuts_of_ranks(&cuts);
     const int64_t S = s->cursor.batch.S;
-    if (cut == NULL || suspect->rows != s->cursor.N) return;
+    if (cut == NULL || suspect->rows != s->cursor.N || single_is_tile(s)) return;
     for (int by = 1; by >= (cut->parts > 2 ? -1 : 1); by -= 2) {
         /* The hypothesis gives row r the right row of the same place in the other copy's part. */
         for (int64_t r = 0; r < suspect->rows; r++) {
@@ -316,7 +316,8 @@ static void try_left_over(struct suspect *suspect, double *y)
                 repeated++, first = r < first ? r : first, last = r;
             }
         if (repeated > 0 && suspect_explained(suspect, y, "stale: rows %lld to %lld repeat those %lld before them",
-                                              (long long)first, (long long)last, (long long)by))
+                                              (long long)(suspect->s->cursor.first + first),
+                                              (long long)(suspect->s->cursor.first + last), (long long)by))
             return;
     }
 }

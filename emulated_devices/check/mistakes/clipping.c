@@ -112,12 +112,12 @@ struct clipped_by_own {
     const struct share *share;
     const double *factor;               /* [parts] */
     int parts, whole;
-    int64_t cols;
+    int64_t first, cols;                /* of the parameter's rows the first that is looked at */
 };
 
 static double own_factor_at(const struct clipped_by_own *by, int64_t i)
 {
-    const int owner = share_owner(by->share, i / by->cols, i % by->cols, by->parts);
+    const int owner = share_owner(by->share, by->first + i / by->cols, i % by->cols, by->parts);
     return by->factor[owner < 0 ? by->whole : owner];
 }
 
@@ -145,7 +145,7 @@ static void try_own_norms(struct suspect *suspect, const struct stepping *steppi
     double factor[SUSPECT_RANKS];
     for (int k = 0; norms && k < parts; k++)
         factor[k] = clip_scale(&stepping->o->hyper, norms->own[cut][parts][k]);
-    struct clipped_by_own by = { clipping, share, factor, parts, 0, stepping->cols };
+    struct clipped_by_own by = { clipping, share, factor, parts, 0, stepping->first, stepping->cols };
     if (share) by.whole = nearest_rank(factor, parts, c);
     if (share == NULL || !suspect_made(suspect, clipped_by_own_at, &by, y)) return;
     suspect_explained(suspect, y, words_of[cut], parts);
@@ -190,7 +190,8 @@ static void try_copies(struct suspect *suspect, const struct stepping *stepping,
         for (int64_t i = 0; i < suspect->count; i++) y[i] = clipped_at(&(struct clipped_by){ clipping, times[k] }, i);
         suspect_near(suspect, y, "clipped by the norm of copy %d's own gradient, before copies add theirs up", k);
     }
-    if (c->n < 2) return;
+    /* Copies' gradients are there as a whole only. */
+    if (c->n < 2 || stepping->rows < stepping->whole) return;
     single_read_anew(suspect->s);
     /* Each copy's gradient is clipped by the copy's own factor. */
     add_copies(suspect, stepping, c, times, clipping->g, y);

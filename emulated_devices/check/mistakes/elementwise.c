@@ -339,13 +339,21 @@ static struct tensor embed_weight(struct single *single, const struct single_nod
                                   const struct single_mistake *mistake)
 {
     (void)mistake;
-    const struct tensor dY = single_grad(single, node->out);
-    if (!single_going(single)) return tensor_none;
-    const int64_t D = tensor_cols(dY);
-    const struct tensor dW = single_new(single, single_spec(single, node->weight).dim[0], D);
-    for (int64_t i = 0; !single->failed && i < tensor_count(dY); i++)
-        numbers(dW)[single->cursor.batch.ids[i / D % single->cursor.N] * D + i % D] = numbers(dY)[i];
-    return dW;
+    const int64_t D = single_slot(single, node->out)->cols;
+    const struct single_block block = single_block_of(single, single_spec(single, node->weight).dim[0]);
+    const struct tensor dW = single_new(single, block.rows, D);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor dY = single_grad(single, node->out);
+        for (int64_t i = 0; single_going(single) && i < tensor_count(dY); i++) {
+            const int64_t row = single->cursor.batch.ids[i / D % single->cursor.N] - block.first;
+            if (row >= 0 && row < block.rows) numbers(dW)[row * D + i % D] = numbers(dY)[i];
+        }
+        single_release(single, used);
+    }
+    single_take_all(single);
+    return single_going(single) ? dW : tensor_none;
 }
 
 static const struct single_mistake embed_rows[] = {

@@ -26,14 +26,18 @@ static const struct loss_switches loss_right;
 /* Labels are smoothed by this, as in most programs. */
 static const double SMOOTH = 0.1;
 
-/* This is the label that a row has, with the mistake.  A shift at the batch's end keeps the row's own label. */
+/* Tokens of the whole batch, of which the cursor's may be a tile. */
+static int64_t tokens_of_batch(const struct single *single) { return single->context->all.B * single->context->all.S; }
+
+/* This is the label that a row of the batch has, with the mistake.  A shift at the batch's end keeps the row's own
+ * label. */
 static int label_of(const struct single *single, const struct loss_switches *switches, int64_t row)
 {
-    const int64_t S = single->cursor.batch.S,
+    const int64_t S = single->context->all.S,
                   at = switches->of_cut == TURN
                       ? cut_turned(switches->cuts, switches->cut, switches->part, (int)(row / S)) * S + row % S
                       : row + switches->shift;
-    const int32_t label = single->cursor.batch.labels[at < 0 ? 0 : at < single->cursor.N ? at : row];
+    const int32_t label = single->context->all.labels[at < 0 ? 0 : at < tokens_of_batch(single) ? at : row];
     return label < 0 && switches->ignored ? 0 : label;
 }
 
@@ -41,25 +45,41 @@ static int label_of(const struct single *single, const struct loss_switches *swi
 static double counted(const struct single *single, const struct loss_switches *switches, int part)
 {
     double n = 0;
-    for (int64_t i = 0; i < single->cursor.N; i++)
-        if (part < 0 || switches->cut->part[i / single->cursor.batch.S] == part)
+    for (int64_t i = 0; i < tokens_of_batch(single); i++)
+        if (part < 0 || switches->cut->part[i / single->context->all.S] == part)
             n += label_of(single, switches, i) >= 0;
     return n > 0 ? n : 1;
 }
 
-/* This is the factor of a row's cross entropy: 1 / labels, or the mistaken divisor. */
-static double loss_share(const struct single *single, const struct loss_switches *switches, int64_t row)
+/* The factors of rows' cross entropies: 1 / labels, or the mistaken divisor; of a cut, one for each part. */
+struct loss_shares { bool by_part; double of[CUT_SEQUENCES]; };
+
+static double share_of_part(const struct single *single, const struct loss_switches *switches, int part)
 {
-    if (switches->by == ROWS) return 1 / (double)single->cursor.N;
-    if (switches->by == ONE) return 1;
-    if (switches->of_cut == NO_CUT || switches->of_cut == TURN) return 1 / counted(single, switches, -1);
-    const int part = switches->cut->part[row / single->cursor.batch.S];
     switch (switches->of_cut) {
     case MEANS: return 1 / (switches->cut->parts * counted(single, switches, part));
     case MEANS_ADDED: return 1 / counted(single, switches, part);
     default: return part != switches->part ? 0
                   : 1 / counted(single, switches, switches->of_cut == PART_MEAN ? part : -1);
     }
+}
+
+/* Labels are counted once for all rows. */
+static struct loss_shares loss_shares(const struct single *single, const struct loss_switches *switches)
+{
+    struct loss_shares shares = { .by_part = switches->of_cut != NO_CUT && switches->of_cut != TURN };
+    if (switches->by == ROWS) shares.of[0] = 1 / (double)tokens_of_batch(single);
+    else if (switches->by == ONE) shares.of[0] = 1;
+    else if (!shares.by_part) shares.of[0] = 1 / counted(single, switches, -1);
+    for (int k = 0; shares.by_part && k < switches->cut->parts; k++)
+        shares.of[k] = share_of_part(single, switches, k);
+    return shares;
+}
+
+static double loss_share(const struct single *single, const struct loss_switches *switches,
+                         const struct loss_shares *shares, int64_t row)
+{
+    return shares->of[shares->by_part ? switches->cut->part[row / single->context->all.S] : 0];
 }
 
 /* This is log(sum of exp(x)), with the maximum taken out so that exp does not overflow. */
@@ -98,26 +118,45 @@ static double of_routers(struct single *single, const struct loss_switches *swit
            m->sequence_coefficient * l.sequence;
 }
 
-/* Y [1, 1] = sum over rows of share (log_sum(x) - x[label]), plus the routers' losses. */
-static struct tensor loss_forward(struct single *single, const struct single_node *node,
-                                  const struct single_mistake *mistake)
+/* The losses of the rows of a tile, each times its share. */
+static double losses_of_tile(const struct single *single, const struct loss_switches *v,
+                             const struct loss_shares *shares, struct tensor X)
 {
-    const struct loss_switches *v = mistake->with;
-    const struct tensor X = single_act(single, node->in[0]);
-    if (!single_going(single) || loss_cannot(single, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
-    const struct tensor Y = single_new(single, 1, 1);
-    for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
-        const int label = label_of(single, v, i);
+    double sum = 0;
+    for (int64_t i = 0; i < single->cursor.N; i++) {
+        const int64_t at = single->cursor.first + i;
+        const int label = label_of(single, v, at);
         const double *x = numbers(X) + i * V;
         if (label < 0) continue;
         /* Smoothing takes a tenth of the label's logit from the mean of all logits. */
         double right = x[label], mean = 0;
         for (int64_t k = 0; k < V && v->smoothed; k++) mean += x[k] / (double)V;
         if (v->smoothed) right = (1 - SMOOTH) * right + SMOOTH * mean;
-        numbers(Y)[0] += loss_share(single, v, i) * (log_sum(x, V) - right);
+        sum += loss_share(single, v, shares, at) * (log_sum(x, V) - right);
     }
-    const double more = single->failed ? 0 : of_routers(single, v);
+    return sum;
+}
+
+/* Y [1, 1] = sum over rows of share (log_sum(x) - x[label]), plus the routers' losses.  Logits are read tile by
+ * tile. */
+static struct tensor loss_forward(struct single *single, const struct single_node *node,
+                                  const struct single_mistake *mistake)
+{
+    const struct loss_switches *v = mistake->with;
+    if (!single_going(single) || loss_cannot(single, v)) return tensor_none;
+    const struct loss_shares shares = loss_shares(single, v);
+    const struct tensor Y = single_new(single, 1, 1);
+    const int used = single->memory.used;
+    for (struct single_tiles t = single_tiles_weight(single, node);
+         single_going(single) && single_next_tile(single, &t);) {
+        const struct tensor X = single_act(single, node->in[0]);
+        if (single_going(single)) numbers(Y)[0] += losses_of_tile(single, v, &shares, X);
+        single_release(single, used);
+    }
+    single_take_all(single);
+    if (!single_going(single)) return tensor_none;
+    const double more = of_routers(single, v);
     if (!single->failed) numbers(Y)[0] += more;
     return Y;
 }
@@ -131,14 +170,15 @@ static struct tensor loss_input(struct single *single, const struct single_node 
     if (!single_going(single) || loss_cannot(single, v)) return tensor_none;
     const int64_t V = tensor_cols(X);
     const struct tensor dX = single_new(single, single->cursor.N, V);
+    const struct loss_shares shares = loss_shares(single, v);
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
-        const int label = label_of(single, v, i);
-        const double *x = numbers(X) + i * V, top = log_sum(x, V);
+        const int64_t at = single->cursor.first + i;
+        const int label = label_of(single, v, at);
+        const double *x = numbers(X) + i * V, top = log_sum(x, V), share = loss_share(single, v, &shares, at);
         /* Each column gets its share of (p - onehot), with smoothing's part of every column. */
         for (int64_t k = 0; k < V && label >= 0; k++)
-            numbers(dX)[i * V + k] = loss_share(single, v, i)
-                * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
-                   (v->smoothed ? SMOOTH / (double)V : 0));
+            numbers(dX)[i * V + k] = share * (exp(x[k] - top) - (k == label) * (v->smoothed ? 1 - SMOOTH : 1) -
+                                              (v->smoothed ? SMOOTH / (double)V : 0));
     }
     return dX;
 }
@@ -180,13 +220,13 @@ static void try_ignored(struct suspect *suspect, double *y)
     const struct single *s = suspect->s;
     int64_t ignored = 0, counted = 0, first = -1;
     for (int64_t row = 0; row < suspect->rows; row++) {
-        if (label_of(s, &loss_right, row) < 0) continue;
+        if (label_of(s, &loss_right, s->cursor.first + row) < 0) continue;
         const bool zero = is_zero(suspect->have + row * suspect->cols, suspect->cols);
         ignored += zero, counted += !zero;
-        if (zero && first < 0) first = row;
+        if (zero && first < 0) first = s->cursor.first + row;
     }
-    /* divisor 1: the other rows are divided by fewer labels, and so are larger. */
-    for (int divisor = 0; divisor < 2 && ignored > 0 && counted > 0; divisor++) {
+    /* divisor 1: the other rows are divided by fewer labels, and so are larger; a tile does not show how many. */
+    for (int divisor = 0; divisor < (single_is_tile(s) ? 1 : 2) && ignored > 0 && counted > 0; divisor++) {
         const double times = divisor ? (double)(counted + ignored) / (double)counted : 1;
         for (int64_t i = 0; i < suspect->count; i++)
             y[i] = is_zero(suspect->have + i / suspect->cols * suspect->cols, suspect->cols) ? 0
@@ -203,14 +243,15 @@ static void try_lost_labels(struct suspect *suspect, double *y)
     char labels[64] = "";
     size_t used = 0;
     int64_t lost = 0;
+    const struct loss_shares shares = loss_shares(s, &loss_right);
     try_ignored(suspect, y);
     memcpy(y, suspect->want, (size_t)suspect->count * sizeof *y);
     for (int64_t row = 0; row < suspect->rows; row++) {
-        const int label = label_of(s, &loss_right, row);
+        const int label = label_of(s, &loss_right, s->cursor.first + row);
         const int64_t at = row * suspect->cols + label;
         /* Only the label's own element is wrong in such a row. */
         if (label < 0 || fabs(suspect->have[at] - suspect->want[at]) <= suspect->bound[at]) continue;
-        y[at] += loss_share(s, &loss_right, row), lost++;
+        y[at] += loss_share(s, &loss_right, &shares, s->cursor.first + row), lost++;
         if (used < sizeof labels)
             used += (size_t)snprintf(labels + used, sizeof labels - used, "%s%d", used ? ", " : "", label);
     }

@@ -7,12 +7,20 @@
  */
 #include "emulated_devices/check/mistakes/mistakes.h"
 
+/* Whether a change takes masks of other sequences than those that are looked at. */
+static bool mask_is_elsewhere(const struct single *single, enum mask_kind kind)
+{
+    return single_is_tile(single) &&
+           (kind == MASK_OF_FIRST_COPY || kind == MASK_OF_NEXT_COPY || kind == MASK_OF_COPY_BEFORE);
+}
+
 /* Recompute the summand with the change of masks: y is the result then.  The hypothesis is taken back before the
  * comparison.  @return whether the pass reads a mask at all. */
 static bool mask_changed(struct suspect *suspect, const struct single_term *term, struct mask_change change, double *y)
 {
     struct single *s = suspect->s;
     const int used = s->memory.used;
+    if (mask_is_elsewhere(s, change.kind)) return false;
     s->hypothesis.mask = change, s->hypothesis.masks_changed = 0;
     const struct single_value v = single_attempt(s, term->node, term->run);
     s->hypothesis.mask = (struct mask_change){ 0 };

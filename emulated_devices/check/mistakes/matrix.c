@@ -271,7 +271,7 @@ static void try_batch(struct suspect *suspect, struct tensor dY, struct tensor X
     struct single *s = suspect->s;
     struct tensor part[MOST_PARTS];
     const int64_t S = s->cursor.batch.S, B = s->cursor.batch.B;
-    if (B < 2 || B > MOST_PARTS || tensor_rows(X) != s->cursor.N) return;
+    if (tensor_rows(X) != s->cursor.N) return;
     /* With both matrices transposed, tokens are columns, and try_columns' cut by columns takes sequences. */
     const struct tensor Yt = transposed(s, dY), Xt = transposed(s, X);
     const struct cut sequences = { { s->cursor.N }, S, 1, (int)B };
@@ -288,6 +288,9 @@ static void try_all_parts(struct suspect *suspect, const struct single_node *nod
     struct single *s = suspect->s;
     const bool forward_pass = pass == SINGLE_FORWARD, of_weight = pass == SINGLE_WEIGHT;
     if (pass == SINGLE_BIAS || node->experts > 0) return;
+    /* Both matrices have all tokens, so there must not be too many sequences, nor only some rows of the gradient. */
+    const int64_t sequences = s->cursor.batch.B;
+    if (of_weight && (sequences < 2 || sequences > MOST_PARTS || s->cursor.block.rows > 0)) return;
     const struct tensor dY = forward_pass ? tensor_none : single_grad(s, node->out),
                         X = pass == SINGLE_INPUT ? tensor_none : single_act(s, node->in[0]),
                         W = of_weight ? tensor_none : single_param(s, node->weight);

@@ -55,7 +55,10 @@ static struct tensor turned_rotate(struct single *single, struct tensor X, int l
                   heads = c->H + (t->values ? 2 : 1) * c->K;
     const bool neighbours = rotary.neighbours != t->other_pairs;
     const double size = rotary_size(&rotary);
-    const struct tensor Y = single_new(single, tensor_rows(X), width);
+    const struct tensor Y = single_new(single, tensor_rows(X), width), frequencies = single_new(single, 1, half);
+    /* A frequency is a power, and dear: each is computed once. */
+    for (int64_t p = 0; !single->failed && p < half; p++)
+        numbers(frequencies)[p] = turned_keep(t, FREQUENCIES, rotary_frequency(&rotary, R, p, single->cursor.batch.S));
     /* Columns that do not turn are copied: values, and the rest of a head. */
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) numbers(Y)[i] = numbers(X)[i];
     /* i counts rows, heads and pairs: the pair varies fastest. */
@@ -65,9 +68,9 @@ static struct tensor turned_rotate(struct single *single, struct tensor X, int l
                       b = at + (neighbours ? 2 * p + 1 : p + half);
         /* A mistake may leave out keys, or queries. */
         if ((t->keys && head >= c->H) || (t->queries && head < c->H)) continue;
-        const double f = turned_keep(t, FREQUENCIES, rotary_frequency(&rotary, R, p, single->cursor.batch.S)),
-                     position = turned_keep(t, POSITIONS, (double)turned_position(single, t, n)),
-                     angle = turned_keep(t, ANGLES, position * f), x = numbers(X)[a], y = numbers(X)[b],
+        const double position = turned_keep(t, POSITIONS, (double)turned_position(single, t, n)),
+                     angle = turned_keep(t, ANGLES, position * numbers(frequencies)[p]),
+                     x = numbers(X)[a], y = numbers(X)[b],
                      cosine = turned_keep(t, COSINES, size * cos(angle)),
                      sine = sign * turned_keep(t, COSINES, size * sin(angle));
         numbers(Y)[a] = x * cosine - y * sine, numbers(Y)[b] = y * cosine + x * sine;

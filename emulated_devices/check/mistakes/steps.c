@@ -532,7 +532,9 @@ static void try_state(struct suspect *suspect, const struct moment *moment, doub
 /* Read a tensor of the step with the shape of the rows that are computed.  NULL: the program does not have it. */
 static const double *steps_fetch(const struct stepping *stepping, struct single_name name)
 {
-    const struct tensor x = single_input(stepping->s, name, stepping->rows, stepping->cols);
+    const struct tensor x = single_input_block(stepping->s, name,
+                                               (struct single_block){ stepping->first, stepping->rows },
+                                               stepping->whole, stepping->cols);
     return single_going(stepping->s) ? x.data : NULL;
 }
 

@@ -16,8 +16,12 @@ struct batch_cuts suspect_cuts(const struct single *single)
         : cuts_of(all->B, all->S, NULL, NULL, 0, single->context->source.copies);
 }
 
-/* A hypothesis puts labels, or tokens and their positions in packed documents, into the batch: row is [2 N]. */
+/* A hypothesis puts labels, or tokens and their positions in packed documents, into the batch: row is [2 N] of all its
+ * tokens.  Of a result that is looked at in some sequences, these alone are exchanged. */
 struct tokens_of { bool labels; struct whose_step step; int32_t *row; struct sequence *there; double *nearest; };
+
+/* The first sequence that is looked at. */
+static int64_t tokens_first(const struct single *single) { return single->cursor.first / single->context->all.S; }
 
 /* Put a sequence into a place of the row. */
 static void tokens_put(const struct tokens_of *tokens, const struct single_batch *batch, int64_t place,
@@ -35,15 +39,16 @@ static struct single_value tokens_run(struct single *single, const struct single
                                       const struct tokens_of *tokens)
 {
     const struct single_context *const was = single->context;
-    const struct single_batch whole = single->cursor.batch;
+    const struct single_batch looked_at = single->cursor.batch;
+    const int64_t first = single->cursor.first, all = was->all.B * was->all.S;
     struct single_context other = *was;
-    if (tokens->labels) other.all.labels = single->cursor.batch.labels = tokens->row;
-    else other.all.ids = single->cursor.batch.ids = tokens->row;
-    if (!tokens->labels && whole.positions)
-        other.all.positions = single->cursor.batch.positions = tokens->row + whole.B * whole.S;
+    if (tokens->labels) other.all.labels = tokens->row, single->cursor.batch.labels = tokens->row + first;
+    else other.all.ids = tokens->row, single->cursor.batch.ids = tokens->row + first;
+    if (!tokens->labels && other.all.positions)
+        other.all.positions = tokens->row + all, single->cursor.batch.positions = tokens->row + all + first;
     single->context = &other;
     const struct single_value v = single_attempt(single, term->node, term->run);
-    single->context = was, single->cursor.batch = whole;
+    single->context = was, single->cursor.batch = looked_at;
     return v;
 }
 
@@ -66,14 +71,14 @@ static void tokens_try(struct suspect *suspect, const struct single_term *term, 
                        struct sequence sequence)
 {
     struct single *s = suspect->s;
-    const int64_t B = s->cursor.batch.B, n = suspect->count / B;
+    const int64_t B = s->cursor.batch.B, n = suspect->count / B, first = tokens_first(s);
     const int used = s->memory.used;
-    for (int64_t b = 0; b < B; b++) tokens_put(tokens, &s->cursor.batch, b, sequence);
+    for (int64_t b = first; b < first + B; b++) tokens_put(tokens, &s->context->all, b, sequence);
     const struct single_value v = tokens_run(s, term, tokens);
     for (int64_t b = 0; b < B && v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count; b++) {
-        const bool own = sequence.batch == BATCH_OWN && sequence.number == b;
+        const bool own = sequence.batch == BATCH_OWN && sequence.number == first + b;
         const double d = tokens_distance(suspect, numbers(v.y), b * n, n) * (own ? NEARER_THAN_OWN : 1);
-        if (d < tokens->nearest[b]) tokens->nearest[b] = d, tokens->there[b] = sequence;
+        if (d < tokens->nearest[first + b]) tokens->nearest[first + b] = d, tokens->there[first + b] = sequence;
     }
     single_release(s, used);
 }
@@ -82,14 +87,13 @@ static void tokens_try(struct suspect *suspect, const struct single_term *term, 
 static void tokens_offer(struct suspect *suspect, const struct single_term *term, const struct tokens_of *tokens)
 {
     struct single *s = suspect->s;
-    const struct single_batch *batch = &s->cursor.batch;
     const struct batch_cuts cuts = suspect_cuts(s);
     const int used = s->memory.used;
     char words[SINGLE_MISTAKE];
     whose_say_places(words, sizeof words, &cuts, tokens->there, tokens->labels ? "labels" : "tokens",
                      &tokens->step);
     if (words[0] == 0) return;
-    for (int64_t b = 0; b < batch->B; b++) tokens_put(tokens, batch, b, tokens->there[b]);
+    for (int64_t b = 0; b < s->context->all.B; b++) tokens_put(tokens, &s->context->all, b, tokens->there[b]);
     const struct single_value v = tokens_run(s, term, tokens);
     if (v.status == SINGLE_DONE && tensor_count(v.y) == suspect->count)
         suspect_explained(suspect, numbers(v.y), "%s", words);
@@ -100,18 +104,27 @@ static void tokens_offer(struct suspect *suspect, const struct single_term *term
 static bool tokens_can(const struct suspect *suspect, const struct single_term *term)
 {
     const struct single *s = suspect->s;
-    return s->verdict.terms == 1 && term->run != NULL && s->cursor.batch.B <= CUT_SEQUENCES
+    return s->verdict.terms == 1 && term->run != NULL && s->context->all.B <= CUT_SEQUENCES
+           && s->cursor.batch.S == s->context->all.S
            && (term->node->operation == &single_loss || name_ends(s->verdict.result.name, "act/embedding"));
+}
+
+/* All places have their own sequences again: those that are not looked at keep them. */
+static void tokens_begin(const struct single *single, const struct tokens_of *tokens)
+{
+    for (int b = 0; b < single->context->all.B; b++) {
+        tokens->nearest[b] = INFINITY, tokens->there[b] = (struct sequence){ BATCH_OWN, b };
+        tokens_put(tokens, &single->context->all, b, tokens->there[b]);
+    }
 }
 
 /* Each place of the batch is what one sequence has there. */
 static void tokens_try_places(struct suspect *suspect, const struct single_term *term, const struct tokens_of *tokens)
 {
     struct single *s = suspect->s;
-    for (int b = 0; b < s->cursor.batch.B; b++)
-        tokens->nearest[b] = INFINITY, tokens->there[b] = (struct sequence){ BATCH_OWN, b };
+    tokens_begin(s, tokens);
     for (int k = 0; k < BATCH_FAR && !s->failed; k++)
-        for (int b = 0; b < s->cursor.batch.B && !s->failed && whose_step_of(&tokens->step, k) >= 0; b++)
+        for (int b = 0; b < s->context->all.B && !s->failed && whose_step_of(&tokens->step, k) >= 0; b++)
             tokens_try(suspect, term, tokens, (struct sequence){ k, b });
     if (!s->failed) tokens_offer(suspect, term, tokens);
 }
@@ -122,7 +135,7 @@ static void tokens_try_batches(struct suspect *suspect, const struct single_term
     struct single *s = suspect->s;
     for (int k = 0; k < BATCH_FAR && !s->failed; k++) {
         if (k == BATCH_OWN || whose_step_of(&tokens->step, k) < 0) continue;
-        for (int b = 0; b < s->cursor.batch.B; b++) tokens->there[b] = (struct sequence){ k, b };
+        for (int b = 0; b < s->context->all.B; b++) tokens->there[b] = (struct sequence){ k, b };
         tokens_offer(suspect, term, tokens);
     }
 }
@@ -132,7 +145,7 @@ static void tokens_try_far(struct suspect *suspect, const struct single_term *te
 {
     const struct single *s = suspect->s;
     while (!s->failed && whose_next_far(&tokens->step)) {
-        for (int b = 0; b < s->cursor.batch.B; b++) tokens->there[b] = (struct sequence){ BATCH_FAR, b };
+        for (int b = 0; b < s->context->all.B; b++) tokens->there[b] = (struct sequence){ BATCH_FAR, b };
         tokens_offer(suspect, term, tokens);
     }
 }
@@ -145,9 +158,10 @@ void suspect_tokens(struct suspect *suspect, const struct single_term *term, dou
     double nearest[CUT_SEQUENCES];
     (void)y;
     if (!tokens_can(suspect, term)) return;
+    const size_t all = (size_t)(s->context->all.B * s->context->all.S);
     struct tokens_of tokens = { term->node->operation == &single_loss,
                                 { (int)source->step, (int)source->steps, (int)source->begins, 0 },
-                                malloc(2 * (size_t)s->cursor.N * sizeof(int32_t) + 1), there, nearest };
+                                malloc(2 * all * sizeof(int32_t) + 1), there, nearest };
     if (tokens.row == NULL) s->failed = ERR_MEMORY;
     else if (suspect->rows == s->cursor.N)
         tokens_try_places(suspect, term, &tokens), tokens_try_far(suspect, term, &tokens);

@@ -290,11 +290,24 @@ void single_begin_with(struct single *, struct single_name, const char *made_by,
 /* Begin a result of some rows of a matrix that has `whole`. */
 bool single_begin_block(struct single *, struct single_name, const char *made_by, struct single_block, int64_t whole,
                         int64_t cols);
+/* What the tiles, or blocks, of a result add up to.  The first that is wrong begins with this token, and has its first
+ * wrong row here.  A tally begins with zeros; its owner frees `col`. */
+struct single_tally {
+    struct single_result sum;
+    unsigned char *col;                         /* [cols] not 0: something in it is wrong; NULL: nothing is */
+    int64_t token, row;
+};
 /* Compare a tile, or block, that begins with a row: add it to what is known of its result, and free all.
- * @return false: it is wrong, or cannot be computed; nothing is reported. */
-bool single_end_tile(struct single *, struct single_value, int64_t first_row, struct single_result *sum);
+ * @return false: it cannot be computed, and nothing is reported. */
+bool single_count_tile(struct single *, struct single_value, int64_t first_row, struct single_tally *);
+/* The same.  @return false also if something is wrong. */
+bool single_end_tile(struct single *, struct single_value, int64_t first_row, struct single_tally *);
 /* Report a result with so many rows that is right in all tiles. */
-void single_end_tiles(struct single *, const struct single_result *sum, int64_t rows);
+void single_end_tiles(struct single *, const struct single_tally *, int64_t rows);
+/* Report one that is wrong: the value is that of a tile, or block, with something wrong, which is explained.
+ * @return false: it cannot be computed, and nothing is reported. */
+bool single_end_window(struct single *, struct single_value, int64_t first_row, const struct single_tally *,
+                       int64_t rows);
 
 /* ---- tiles of the batch, blocks of a parameter (tiles.c) --------------------------------------------------------- */
 
@@ -329,6 +342,8 @@ int64_t single_row_of_whole(const struct single *, int64_t rows, int64_t first, 
 
 /* Rows of a matrix that are in a block; more than it has if there are no blocks. */
 int64_t single_block(const struct single *, int64_t cols);
+/* Rows of a large matrix that are looked at to say why it is wrong. */
+int64_t single_window(const struct single *, int64_t cols);
 /* The rows of a parameter whose gradient is computed. */
 struct single_block single_block_of(const struct single *, int64_t rows);
 

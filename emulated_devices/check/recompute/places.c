@@ -108,11 +108,16 @@ static void describe_place(const struct single_result *result, char *out, size_t
 
 const char *single_describe(const struct single_result *result, char *out, size_t size)
 {
-    char place[96];
+    char place[96], seen[64] = "";
     describe_place(result, place, sizeof place);
-    if (result->wrong == 0) snprintf(out, size, "%s", result->mistake);
+    /* What explains a part of a large result may not be all that is wrong. */
+    if (result->seen_rows > 0 && result->mistake[0])
+        snprintf(seen, sizeof seen, " (as rows %lld to %lld show)", (long long)result->seen_row,
+                 (long long)(result->seen_row + result->seen_rows - 1));
+    if (result->wrong == 0) snprintf(out, size, "%s%s", result->mistake, seen);
     else if (result->rows * result->cols == 1 && result->mistake[0] == 0)
         snprintf(out, size, "the number is off by %.3g times its bound", result->ratio);
-    else snprintf(out, size, "%s%s%s outside the bound", result->mistake, result->mistake[0] ? "; " : "", place);
+    else snprintf(out, size, "%s%s%s%s outside the bound", result->mistake, seen, result->mistake[0] ? "; " : "",
+                  place);
     return out;
 }

@@ -12,7 +12,8 @@
  *
  * What is right is found a few tokens, or sequences, at a time, where rows of a result come from those of the same
  * tokens, or sequences; gradients of matrices are added up so, some of their rows at a time (tiles.c).  So memory grows
- * neither with the batch nor with matrices.  What is wrong is computed once more as a whole, to say why.
+ * neither with the batch nor with matrices.  What is wrong is counted so, too.  To say why, some sequences, or rows of
+ * a matrix, are computed once more, from the first wrong one on: all of them, if they fit into a tile.
  *
  * The operations are those of a graph (graph.h).  One that is not in recompute/ is reported as not recomputed.
  *
@@ -65,6 +66,7 @@ struct single_result {
     double squares[4];                  /* sums of want^2, have want, have^2 and bound^2 */
     char mistake[SINGLE_MISTAKE];       /* of a wrong result: what explains its numbers (mistakes.h); else empty */
     bool scaled;                        /* which is the factor */
+    int64_t seen_row, seen_rows;        /* the mistake was looked for in so many rows from this one on; 0: in all */
 };
 
 /* Says why a result is wrong (mistakes/mistakes.h). */

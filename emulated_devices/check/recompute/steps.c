@@ -242,36 +242,66 @@ static bool steps_is_kept(const struct stepping *stepping, const struct rounding
     return !usual->stored_states && kept_is_clear(&stepping->kept);
 }
 
-/* Compute some rows at a time, as long as all is right.  @return whether all is right and has been reported. */
-static bool right_in_blocks(struct stepping *stepping, const struct made *made, const struct rounding *usual)
+/* Begin some rows of a result, and compute them. */
+static bool steps_begin_rows(struct stepping *stepping, const struct made *made, const struct rounding *usual,
+                             int64_t first, int64_t rows)
 {
-    const int64_t whole = stepping->whole, step = single_block(stepping->s, stepping->cols);
-    struct single_result sum = { 0 };
-    bool right = step < whole;
-    stepping->kept = (struct kept){ 0 };
-    for (stepping->first = 0; stepping->first < whole && right; stepping->first += step) {
-        /* A block of rows is compared as a tile, and added to the result. */
-        stepping->rows = whole - stepping->first < step ? whole - stepping->first : step;
-        right = steps_begin(stepping, made->what, made->words, usual)
-            && single_end_tile(stepping->s, steps_make(stepping, made), stepping->first, &sum);
-    }
-    stepping->first = 0, stepping->rows = whole;
-    right = right && !steps_is_kept(stepping, usual);
-    if (right) single_end_tiles(stepping->s, &sum, whole);
-    return right || stepping->s->failed;
+    stepping->first = first, stepping->rows = rows;
+    return steps_begin(stepping, made->what, made->words, usual);
 }
 
-/* The rows at once failed, or there are none: compute the whole, so that a diagnosis sees all of it. */
+/* A result that is right is called wrong if the program goes on from rounded numbers: then these are the words. */
+static const char *kept_words(const struct stepping *stepping, const struct rounding *usual, char *words, size_t size)
+{
+    if (!steps_is_kept(stepping, usual)) return NULL;
+    snprintf(words, size, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
+             dtype_name(stepping->o->format), (long long)stepping->k + 1);
+    return words;
+}
+
+/* Say why a large matrix is wrong, by some rows from the first wrong one on.  @return whether they were computed. */
+static bool explain_rows(struct stepping *stepping, const struct made *made, const struct rounding *usual,
+                         const struct single_tally *tally)
+{
+    struct single *const s = stepping->s;
+    char words[SINGLE_MISTAKE];
+    const int64_t rows = single_window(s, stepping->cols), first = tally->sum.first_row, last = stepping->whole - rows;
+    const char *const anyway = kept_words(stepping, usual, words, sizeof words);
+    if (!steps_begin_rows(stepping, made, usual, last < 0 ? 0 : first < last ? first : last,
+                          last < 0 ? stepping->whole : rows)) return false;
+    s->verdict.wrong_anyway = anyway;
+    const bool explained = single_end_window(s, steps_make(stepping, made), stepping->first, tally, stepping->whole);
+    s->verdict.wrong_anyway = NULL;
+    return explained;
+}
+
+/* Compute some rows at a time.  @return whether the result has been reported. */
+static bool judged_in_blocks(struct stepping *stepping, const struct made *made, const struct rounding *usual)
+{
+    const int64_t whole = stepping->whole, step = single_block(stepping->s, stepping->cols);
+    struct single_tally tally = { 0 };
+    bool judged = step < whole;
+    stepping->kept = (struct kept){ 0 };
+    /* A block of rows is compared as a tile, and added to the result. */
+    for (int64_t first = 0; first < whole && judged; first += step)
+        judged = steps_begin_rows(stepping, made, usual, first, whole - first < step ? whole - first : step)
+            && single_count_tile(stepping->s, steps_make(stepping, made), first, &tally);
+    if (judged && (tally.sum.wrong > 0 || steps_is_kept(stepping, usual)))
+        judged = explain_rows(stepping, made, usual, &tally);
+    else if (judged) single_end_tiles(stepping->s, &tally, whole);
+    stepping->first = 0, stepping->rows = whole;
+    free(tally.col);
+    return judged || stepping->s->failed;
+}
+
+/* The whole is computed at once if it is one block, so that a diagnosis sees all of it. */
 static void check_result(struct stepping *stepping, const struct made *made, const struct rounding *usual)
 {
     char words[SINGLE_MISTAKE];
-    if (right_in_blocks(stepping, made, usual) || !steps_begin(stepping, made->what, made->words, usual)) return;
+    if (judged_in_blocks(stepping, made, usual) || !steps_begin(stepping, made->what, made->words, usual)) return;
     stepping->kept = (struct kept){ 0 };
     const struct single_value v = steps_make(stepping, made);
-    snprintf(words, sizeof words, "kept in %s: step %lld goes on from rounded numbers, which --stored-states allows",
-             dtype_name(stepping->o->format), (long long)stepping->k + 1);
-    /* A right result is called wrong if the program goes on from rounded numbers. */
-    if (single_going(stepping->s) && steps_is_kept(stepping, usual)) stepping->s->verdict.wrong_anyway = words;
+    if (single_going(stepping->s)) stepping->s->verdict.wrong_anyway = kept_words(stepping, usual, words, sizeof words);
     single_end(stepping->s, v);
     stepping->s->verdict.wrong_anyway = NULL;
 }
@@ -497,7 +527,7 @@ static struct single_value bound_sum(struct single *single, const struct added *
  * been reported. */
 static bool sum_is_right_in_blocks(struct single *single, const struct added *added, int64_t step)
 {
-    struct single_result sum = { 0 };
+    struct single_tally tally = { 0 };
     double largest = 0;
     bool right = true;
     /* The bound needs the largest element of the whole, which only the first pass knows. */
@@ -508,10 +538,12 @@ static bool sum_is_right_in_blocks(struct single *single, const struct added *ad
             const struct single_value v = right ? add_up(single, added, block) : single_stop(single);
             right = right && tensor_present(v.y);
             if (right && pass == 0) largest = fmax(largest, largest_of(v));
-            if (right && pass == 1) right = single_end_tile(single, bound_sum(single, added, v, largest), first, &sum);
+            if (right && pass == 1) right = single_end_tile(single, bound_sum(single, added, v, largest), first,
+                                                            &tally);
             else single_release(single, 0);
         }
-    if (right) single_end_tiles(single, &sum, added->rows);
+    if (right) single_end_tiles(single, &tally, added->rows);
+    free(tally.col);
     return right || single->failed;
 }
 

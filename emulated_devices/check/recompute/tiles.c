@@ -154,6 +154,12 @@ int64_t single_block(const struct single *single, int64_t cols)
     return single->context->source.fetch_rows == NULL ? INT64_MAX : rows < 1 ? 1 : rows;
 }
 
+int64_t single_window(const struct single *single, int64_t cols)
+{
+    const int64_t rows = usual(single, USUAL_TILE) / cols;
+    return rows < 1 ? 1 : rows;
+}
+
 /* ---- taking one -------------------------------------------------------------------------------------------------- */
 
 bool single_is_tile(const struct single *single) { return single->cursor.N < single->context->all.B

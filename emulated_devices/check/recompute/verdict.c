@@ -1,5 +1,6 @@
 /* verdict.c -- holds the program's result to what is right: the bounds decide, then what explains a wrong result.
- * Each pass of walk.c ends here, in single_end or single_end_tile.  The source's found() gets every verdict. */
+ * Each pass of walk.c ends here, in single_end, single_end_tile or single_end_window.  The source gets every verdict by
+ * its found(). */
 #include "emulated_devices/check/recompute/parts.h"
 #include <assert.h>
 #include <stdio.h>
@@ -224,46 +225,116 @@ void single_end(struct single *single, struct single_value right)
 
 /* ---- a result in tiles ------------------------------------------------------------------------------------------- */
 
-/* Add a tile to the sum over the result; the worst element keeps its place in the whole. */
-static void add_tile(struct single_result *sum, const struct single *single, int64_t first_row)
+/* The row of the whole that a row of the tile is. */
+static int64_t row_of_whole(const struct single *single, int64_t first_row, int64_t row)
+{
+    return single->verdict.row_of ? single->verdict.row_of[row]
+           : single_row_of_whole(single, single->verdict.result.rows, first_row, row);
+}
+
+/* Add the place of what is wrong in a tile.  Tiles have no rows in common. */
+static void add_place(struct single_tally *tally, const struct single *single, int64_t first_row)
 {
     const struct single_result *tile = &single->verdict.result;
+    struct single_result *sum = &tally->sum;
+    const int64_t first = row_of_whole(single, first_row, tile->first_row),
+                  last = row_of_whole(single, first_row, tile->last_row);
+    const bool is_first = sum->wrong == 0;
+    if (is_first) tally->row = tile->first_row, tally->token = single->cursor.first;
+    sum->first_row = is_first || first < sum->first_row ? first : sum->first_row;
+    sum->last_row = is_first || last > sum->last_row ? last : sum->last_row;
+    sum->first_col = is_first || tile->first_col < sum->first_col ? tile->first_col : sum->first_col;
+    sum->last_col = is_first || tile->last_col > sum->last_col ? tile->last_col : sum->last_col;
+    if (is_first) sum->experts = tile->experts, sum->tokens = tile->tokens, sum->expert = tile->expert;
+    else if (tile->expert != sum->expert) sum->expert = -1;
+    sum->wrong += tile->wrong, sum->wrong_rows += tile->wrong_rows;
+}
+
+/* Add a tile to the sum over the result; the worst element keeps its place in the whole. */
+static void add_tile(struct single_tally *tally, const struct single *single, int64_t first_row)
+{
+    const struct single_result *tile = &single->verdict.result;
+    struct single_result *sum = &tally->sum;
     const int64_t row = tile->worst / tile->cols, col = tile->worst % tile->cols;
     const bool first = sum->cols == 0;
     for (int k = 0; k < 4; k++) sum->squares[k] += tile->squares[k];
     if (tile->verdict > sum->verdict) sum->verdict = tile->verdict;
     sum->cols = tile->cols;
+    if (tile->wrong > 0) add_place(tally, single, first_row);
     if (tile->rows == 0 || (!first && !(tile->ratio > sum->ratio))) return;
     sum->ratio = tile->ratio, sum->have = tile->have, sum->want = tile->want;
-    sum->worst = (single->verdict.row_of ? single->verdict.row_of[row]
-                  : single_row_of_whole(single, tile->rows, first_row,
-                                        row)) * tile->cols + col;
+    sum->worst = row_of_whole(single, first_row, row) * tile->cols + col;
 }
 
-/* A tile that is wrong is not reported: the whole result is computed again, to say why. */
-bool single_end_tile(struct single *single, struct single_value value, int64_t first_row, struct single_result *sum)
+/* Wrong columns are marked over all tiles. */
+static void mark_columns(struct single_tally *tally, const struct single *single, const unsigned char *col)
 {
-    unsigned char *memory = calloc((size_t)(single->verdict.result.rows + single->verdict.result.cols) + 1, 1);
-    const struct marks ignored = { memory, memory + single->verdict.result.rows };
-    bool right = memory && single_going(single) && tensor_count(value.y) == tensor_count(single->verdict.have);
-    if (right) value = stored_at_last(single, value);
-    if (right && !single->failed) verdict_compare(single, &value, &ignored);
-    right = right && !single->failed && single->verdict.result.verdict < SINGLE_WRONG;
-    if (right) add_tile(sum, single, first_row);
+    const int64_t cols = single->verdict.result.cols;
+    if (single->verdict.result.wrong == 0) return;
+    if (tally->col == NULL) tally->col = calloc((size_t)cols + 1, 1);
+    for (int64_t i = 0; tally->col && i < cols; i++) tally->col[i] |= col[i];
+}
+
+/* A norm may be right by what its rows store, here as in single_end. */
+bool single_count_tile(struct single *single, struct single_value value, int64_t first_row, struct single_tally *tally)
+{
+    const int64_t rows = single->verdict.result.rows;
+    unsigned char *memory = calloc((size_t)(rows + single->verdict.result.cols) + 1, 1);
+    const struct marks m = { memory, memory + rows };
+    bool compared = memory && single_going(single) && tensor_count(value.y) == tensor_count(single->verdict.have);
+    if (compared) value = stored_at_last(single, value);
+    compared = compared && !single->failed;
+    if (compared) verdict_compare(single, &value, &m), compare_stored(single, &value);
+    if (compared && single->verdict.result.wrong > 0) single_note_expert(single, m.row);
+    if (compared) mark_columns(tally, single, m.col), add_tile(tally, single, first_row);
     free(memory);
     single_release(single, 0);
-    return right;
+    return compared && !single->failed && (tally->sum.wrong == 0 || tally->col);
+}
+
+bool single_end_tile(struct single *single, struct single_value value, int64_t first_row, struct single_tally *tally)
+{
+    return single_count_tile(single, value, first_row, tally) && tally->sum.wrong == 0;
+}
+
+/* Names and shapes are those of the last tile; what was counted is that of all. */
+static void take_tally(struct single *single, const struct single_tally *tally, int64_t rows)
+{
+    struct single_result *r = &single->verdict.result;
+    const struct single_result tile = *r;
+    *r = tally->sum;
+    memcpy(r->name, tile.name, sizeof tile.name);
+    memcpy(r->made_by, tile.made_by, sizeof tile.made_by);
+    r->rows = rows, r->cols = tile.cols, r->head = tile.head, r->row_head = tile.row_head;
+    verdict_finish(r);
 }
 
 /* All tiles were right, so only the worst element and the sums are reported. */
-void single_end_tiles(struct single *single, const struct single_result *sum, int64_t rows)
+void single_end_tiles(struct single *single, const struct single_tally *tally, int64_t rows)
 {
-    const struct single_result tile = single->verdict.result;
-    single->verdict.result = *sum;
-    memcpy(single->verdict.result.name, tile.name, sizeof tile.name);
-    memcpy(single->verdict.result.made_by, tile.made_by, sizeof tile.made_by);
-    single->verdict.result.rows = rows, single->verdict.result.cols = tile.cols,
-        single->verdict.result.head = tile.head;
-    verdict_finish(&single->verdict.result);
+    take_tally(single, tally, rows);
     if (!single->failed) single->context->source.found(single->context->source.context, &single->verdict.result);
+}
+
+/* The window is judged as a whole result is; then the counts of all tiles take the place of the window's. */
+bool single_end_window(struct single *single, struct single_value value, int64_t first_row,
+                       const struct single_tally *tally, int64_t rows)
+{
+    struct single_result *r = &single->verdict.result;
+    unsigned char *memory = calloc((size_t)(r->rows + r->cols) + 1, 1);
+    const struct marks m = { memory, memory + r->rows };
+    const bool judged = memory && single_going(single) && tensor_count(value.y) == tensor_count(single->verdict.have);
+    if (judged) value = stored_at_last(single, value), verdict_judge(single, &value, &m);
+    const struct single_result window = *r;
+    const int64_t seen = row_of_whole(single, first_row, 0);
+    take_tally(single, tally, rows);
+    for (int64_t i = 0; tally->col && i < r->cols; i++) r->wrong_cols += tally->col[i];
+    r->verdict = window.verdict == SINGLE_LACKS ? SINGLE_LACKS : SINGLE_WRONG, r->scaled = window.scaled;
+    r->seen_row = seen, r->seen_rows = window.rows;
+    memcpy(r->lacks, window.lacks, sizeof r->lacks);
+    memcpy(r->mistake, window.mistake, sizeof r->mistake);
+    if (judged && !single->failed) single->context->source.found(single->context->source.context, r);
+    free(memory);
+    single_release(single, 0);
+    return judged;
 }

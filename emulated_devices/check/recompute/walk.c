@@ -328,7 +328,10 @@ struct made { const struct single_slot *slot; const struct single_node *node; in
 
 static struct single_value walk_make(struct single *single, const struct made *made)
 {
-    return made->node ? walk_forward(single, made->node) : gradient_sum(single, made->gradient_of, false);
+    const struct single_node *const node = made->node;
+    if (node == NULL) return gradient_sum(single, made->gradient_of, true);
+    return noted(single, node, SINGLE_FORWARD, node->operation ? node->operation->forward : NULL,
+                 walk_forward(single, node));
 }
 
 static struct single_name made_name(const struct made *made)
@@ -336,21 +339,46 @@ static struct single_name made_name(const struct made *made)
     return made->node ? act_name(made->slot) : single_name("grad/", made->slot->name);
 }
 
-/* Compute a result tile by tile, as long as all is right.  @return whether all is right and has been reported. */
-static bool right_in_tiles(struct single *single, const struct made *made)
+/* How many rows the result has. */
+static int64_t rows_of_made(const struct single *single, const struct made *made)
+{
+    return made->slot->route < 0 ? made->slot->rows : single->routed.rows;
+}
+
+/* Say why a result is wrong that is too large to be looked at as a whole: by a tile that begins with the first wrong
+ * sequence; with the first wrong token, if a tile is smaller than a sequence.  @return whether it was computed. */
+static bool explain_window(struct single *single, const struct made *made, const struct single_tally *tally,
+                           int64_t tokens)
+{
+    const int64_t S = single->context->all.S, all = single->context->all.B * S, unit = tokens < S ? 1 : S,
+                  /* Rows of streams, and of experts, are several of a token: the tile's first token is near enough. */
+                  token = tally->token + (made->slot->rows == all && made->slot->route < 0 ? tally->row : 0),
+                  count = tokens / unit * unit, last = all - count;
+    single_take(single, token / unit * unit < last ? token / unit * unit : last, count);
+    const bool explained = walk_begin(single, made_name(made), made->words, made->slot) &&
+                           single_end_window(single, walk_make(single, made), single->cursor.first, tally,
+                                             rows_of_made(single, made));
+    single_take_all(single);
+    return explained;
+}
+
+/* Compute a result tile by tile, and say of some of it why it is wrong.  @return whether it has been reported. */
+static bool judged_in_tiles(struct single *single, const struct made *made)
 {
     const int64_t all = single->context->all.B * single->context->all.S;
     struct single_tiles t = made->node ? single_tiles_forward(single, made->node)
         : single_tiles_gradient(single, made->gradient_of);
-    struct single_result sum = { 0 };
+    struct single_tally tally = { 0 };
     /* Only results whose rows are tokens, or choices of tokens, are cut. */
-    bool right = t.tokens < all && (made->slot->rows % all == 0 || made->slot->route >= 0);
-    while (right && single_next_tile(single, &t))
-        right = walk_begin(single, made_name(made), made->words, made->slot)
-            && single_end_tile(single, walk_make(single, made), single->cursor.first, &sum);
+    bool judged = t.tokens < all && (made->slot->rows % all == 0 || made->slot->route >= 0);
+    while (judged && single_next_tile(single, &t))
+        judged = walk_begin(single, made_name(made), made->words, made->slot)
+            && single_count_tile(single, walk_make(single, made), single->cursor.first, &tally);
     single_take_all(single);
-    if (right) single_end_tiles(single, &sum, made->slot->route < 0 ? made->slot->rows : single->routed.rows);
-    return right || single->failed;
+    if (judged && tally.sum.wrong > 0) judged = explain_window(single, made, &tally, t.tokens);
+    else if (judged) single_end_tiles(single, &tally, rows_of_made(single, made));
+    free(tally.col);
+    return judged || single->failed;
 }
 
 /* Check a node's value.  A slot that programs do not show has no value to compare. */
@@ -358,10 +386,9 @@ static void walk_check_forward(struct single *single, const struct single_node *
 {
     const struct single_slot *slot = single_slot(single, node->out);
     const struct made made = { .slot = slot, .node = node, .words = value_words(single, node) };
-    if (!single_wanted(single, made_name(&made)) || slot->unseen || right_in_tiles(single, &made)) return;
+    if (!single_wanted(single, made_name(&made)) || slot->unseen || judged_in_tiles(single, &made)) return;
     if (!walk_begin(single, act_name(slot), made.words, slot)) return;
-    single_end(single, noted(single, node, SINGLE_FORWARD, node->operation ? node->operation->forward : NULL,
-                             walk_forward(single, node)));
+    single_end(single, walk_make(single, &made));
 }
 
 static bool walk_reads(const struct single_node *node, int slot)
@@ -390,10 +417,10 @@ static void check_gradient(struct single *single, int i)
 {
     const struct single_slot *slot = single_slot(single, i);
     const struct made made = { .slot = slot, .gradient_of = i, .words = gradient_words(single, i) };
-    if (!single_wanted(single, made_name(&made)) || slot->unseen || slot->number || right_in_tiles(single, &made))
+    if (!single_wanted(single, made_name(&made)) || slot->unseen || slot->number || judged_in_tiles(single, &made))
         return;
     if (!walk_begin(single, made_name(&made), made.words, slot)) return;
-    single_end(single, gradient_sum(single, i, true));
+    single_end(single, walk_make(single, &made));
 }
 
 /* ---- parameters -------------------------------------------------------------------------------------------------- */
@@ -457,41 +484,67 @@ static bool has_blocks(const struct single *single, int v, int param)
     return true;
 }
 
-/* This does the same as right_in_tiles, with some rows of a matrix at a time. */
-static bool right_in_blocks(struct single *single, int v, int param, const char *words)
+/* A matrix of heads has the columns of its inputs and outputs. */
+static void note_heads(struct single *single, int v, bool matrix)
+{
+    const struct single_node *n = &single->context->graph->node[v];
+    if (n->operation != &single_matrix) return;
+    const int64_t out = single_slot(single, n->out)->head;
+    single->verdict.result.row_head = matrix ? out : 0;
+    single->verdict.result.head = matrix ? single_slot(single, n->in[0])->head : out;
+}
+
+/* Begin a block of a parameter's gradient.  The cursor's block tells each summand which rows are asked for. */
+static bool begin_block(struct single *single, int v, int param, const char *words, struct single_block block)
+{
+    const struct param_spec p = single_spec(single, param);
+    single->cursor.block = block;
+    const bool begun = single_begin_block(single, single_param_name(single, "grad/", param), words, block,
+                                          block.rows < p.dim[0] ? p.dim[0] : 0, p.dim[1]);
+    if (begun) note_heads(single, v, true);
+    return begun;
+}
+
+/* Say why a large matrix is wrong, by a block of it that has the first wrong row.  @return whether it was computed. */
+static bool explain_block(struct single *single, int v, int param, const char *words, const struct single_tally *tally)
+{
+    const struct param_spec p = single_spec(single, param);
+    const int64_t rows = single_window(single, p.dim[1]), first = tally->sum.first_row, last = p.dim[0] - rows;
+    const struct single_block block = { last < 0 ? 0 : first < last ? first : last, last < 0 ? p.dim[0] : rows };
+    return begin_block(single, v, param, words, block) &&
+           single_end_window(single, single_gradient_of_param(single, v, param), block.first, tally, p.dim[0]);
+}
+
+/* This does the same as judged_in_tiles, with some rows of a matrix at a time.  A matrix that is one block is computed
+ * again as a whole if it is wrong. */
+static bool judged_in_blocks(struct single *single, int v, int param, const char *words)
 {
     const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.dim[0], step = p.ndim > 1 ? single_block(single, p.dim[1]) : rows;
-    struct single_result sum = { 0 };
+    struct single_tally tally = { 0 };
     /* Known parts are added up only if their estimate does not hold. */
-    bool right = p.ndim > 1 && (step < rows || single_knows_parts(single)) && has_blocks(single, v, param);
-    for (int64_t first = 0; first < rows && right; first += step) {
-        /* The cursor's block tells each summand which rows of the gradient are asked for. */
-        single->cursor.block = (struct single_block){ first, rows - first < step ? rows - first : step };
-        right = single_begin_block(single, single_param_name(single, "grad/", param), words, single->cursor.block,
-                                   step < rows ? rows : 0, p.dim[1]) &&
-                single_end_tile(single, single_gradient_of_param(single, v, param), first, &sum);
-    }
+    bool judged = p.ndim > 1 && (step < rows || single_knows_parts(single)) && has_blocks(single, v, param);
+    for (int64_t first = 0; first < rows && judged; first += step)
+        judged = begin_block(single, v, param, words,
+                             (struct single_block){ first, rows - first < step ? rows - first : step }) &&
+                 single_count_tile(single, single_gradient_of_param(single, v, param), first, &tally);
+    if (judged && tally.sum.wrong > 0) judged = step < rows && explain_block(single, v, param, words, &tally);
+    else if (judged) single_end_tiles(single, &tally, rows);
     single->cursor.block = (struct single_block){ 0, 0 };
-    if (right) single_end_tiles(single, &sum, rows);
-    return right || single->failed;
+    free(tally.col);
+    return judged || single->failed;
 }
 
-/* Check a parameter's gradient; a matrix of heads has the columns of its inputs and outputs. */
+/* Check a parameter's gradient. */
 static void check_param(struct single *single, int v, int param, const char *words)
 {
     if (param < 0 || !single_wanted(single, single_param_name(single, "grad/", param)) || !is_first(single, v, param) ||
-        right_in_blocks(single, v, param, words)) return;
+        judged_in_blocks(single, v, param, words)) return;
     const struct param_spec p = single_spec(single, param);
     const int64_t rows = p.ndim > 1 ? p.dim[0] : 1, cols = p.dim[p.ndim - 1];
-    const struct single_node *n = &single->context->graph->node[v];
     /* The program may not have this gradient. */
     if (!single_begin(single, single_param_name(single, "grad/", param), words, rows, cols)) return;
-    if (n->operation == &single_matrix) {
-        const int64_t out = single_slot(single, n->out)->head;
-        single->verdict.result.row_head = p.ndim > 1 ? out : 0;
-        single->verdict.result.head = p.ndim > 1 ? single_slot(single, n->in[0])->head : out;
-    }
+    note_heads(single, v, p.ndim > 1);
     single_end(single, single_gradient_of_param(single, v, param));
 }
 

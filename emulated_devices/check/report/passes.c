@@ -27,6 +27,7 @@ struct later {
     int losses;                         /* in `result`: the losses of all steps; -1: they are not judged again */
     double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
     double loss_bound;                  /* the largest of all steps; infinite: a step could not be run */
+    bool known_wrong;                   /* an operation of the first pass is wrong */
 };
 
 /* In the result the losses of all steps are one tensor, which is judged at the end. */
@@ -124,6 +125,26 @@ bool passes_is_settled(double off, double bound, int twins)
  * bound of the whole may be wide. */
 static bool share_counts(const struct own_result *result) { return !result->factor && result->off > LOOSE_BOUND; }
 
+/* Behind a wrong operation of the first pass all else follows from it.  So few twins are run, and no choices of experts
+ * are searched: what these do not settle stays open, and the check takes about as long as that of a right program. */
+static const int FEW_TWINS = 8;
+
+static int passes_twins(const struct later *later)
+{
+    const int most = bound_twins(later->format);
+    return later->known_wrong && most > FEW_TWINS ? FEW_TWINS : most;
+}
+
+/* Whether a result is settled by few twins.  Without a search nobody knows the choices of experts that a dump does not
+ * show. */
+static bool is_settled_by_few(const struct later *later, const struct own_pass *pass, const struct own_result *result)
+{
+    const bool own_choices = later->golden->config.mlp == MLP_MIXTURE && pass->route == NULL;
+    const int twins = passes_twins(later);
+    return (result->off <= result->bound || !own_choices) && passes_is_settled(result->off, result->bound, twins) &&
+           (!share_counts(result) || passes_is_settled(result->share.off, result->share.bound, twins));
+}
+
 /* Whether more twins can change a verdict. */
 static bool is_decided(const struct own_pass *pass, int twins)
 {
@@ -145,7 +166,7 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
     if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for the distances of a twin");
     enum error_code e = replay_twin_open(&twin, &pass->plain, later->format, err);
     const bool opened = !e;
-    for (int seed = 1; seed <= bound_twins(later->format) && !e && !is_decided(pass, seed - 1); seed++) {
+    for (int seed = 1; seed <= passes_twins(later) && !e && !is_decided(pass, seed - 1); seed++) {
         disturb.seed = (uint64_t)seed;
         e = replay_twin_run(&twin, &disturb, apart, apart + pass->plain.records, err);
         for (int i = 0; i < pass->count && !e; i++) {
@@ -177,9 +198,10 @@ static double share_bound(const struct own_result *result)
 /* The bound that a distance is held to.  Where rounding explains much, a result that is near is right to that part of
  * itself all the same.  Tokens that may have gone elsewhere leave a result open from which some run with disturbed
  * choices is as far away. */
-static double passes_bound(const struct own_result *result)
+static double passes_bound(const struct later *later, const struct own_pass *pass, const struct own_result *result)
 {
     const double of_share = share_bound(result);
+    if (later->known_wrong && !is_settled_by_few(later, pass, result)) return INFINITY;
     if (of_share > 0) return of_share;
     if (result->off <= result->bound)
         return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
@@ -213,11 +235,12 @@ static enum error_code passes_compare(struct later *later, int64_t step, const s
         if (r->record < 0) continue;
         const struct tensor ours = pass->plain.record[r->record].values;
         if (r->entry == LOSS_OF_STEP) {
-            later->loss[step] = tensor_get(ours, 0), later->loss_bound = fmax(later->loss_bound, passes_bound(r));
+            later->loss[step] = tensor_get(ours, 0);
+            later->loss_bound = fmax(later->loss_bound, passes_bound(later, pass, r));
             continue;
         }
         struct checked *c = &later->result->all[r->entry];
-        c->bound = passes_bound(r);
+        c->bound = passes_bound(later, pass, r);
         if (r->factor) e = passes_compare_factor(later, r, ours, c, err);
         else e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
     }
@@ -232,7 +255,8 @@ static enum error_code passes_judge_pass(struct later *later, int64_t step, stru
     if (!e) e = own_pass_run(pass, later->golden, err);
     if (e) return e;
     passes_begin_bounds(later, pass);
-    if (!is_decided(pass, 0)) e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
+    if (!later->known_wrong && !is_decided(pass, 0))
+        e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
     if (!e) e = passes_measure(later, pass, err);
     if (!e) e = passes_compare(later, step, pass, err);
     if (e || later->biases == 0) return e;
@@ -325,12 +349,23 @@ static enum error_code passes_open(struct later *later, struct error *err)
     return OK;
 }
 
+/* A number, such as the loss, may be wrong where nothing else is. */
+static bool passes_known_wrong(const struct singles *singles)
+{
+    for (int i = 0; i < singles->count; i++) {
+        const struct single_result *r = &singles->all[i];
+        const bool of_first = strncmp(r->name, "act/", 4) == 0 || strncmp(r->name, "grad/", 5) == 0;
+        if (of_first && r->verdict == SINGLE_WRONG && r->rows * r->cols > 1) return true;
+    }
+    return false;
+}
+
 enum error_code passes_judge(const struct golden *golden, const struct actual *actual, enum dtype format,
                              struct rounding rounding, const struct singles *singles, struct check_result *result,
                              struct error *err)
 {
     struct later l = { .golden = golden, .actual = actual, .format = format, .rounding = rounding,
-                       .singles = singles, .result = result };
+                       .singles = singles, .result = result, .known_wrong = passes_known_wrong(singles) };
     enum error_code e = golden->every_step ? passes_open(&l, err) : OK;
     for (const char *at = NULL; !e && golden->every_step
          && (at = golden_next_optimizer(golden, at, l.optimizer)) != NULL;)
