@@ -16,8 +16,9 @@ struct run_kind {
     int steps;                          /* by default */
     const struct option *more;          /* options that it has besides; NULL: none */
     bool infers;                        /* forward passes alone */
+    bool serves;                        /* of requests, not of batches */
 };
-extern const struct run_kind run_train, run_infer, run_plan, run_show_data, run_show_memory, run_show_plan;
+extern const struct run_kind run_train, run_infer, run_serve, run_plan, run_show_data, run_show_memory, run_show_plan;
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */

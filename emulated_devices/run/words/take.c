@@ -556,9 +556,13 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 
+/* A replica answers its requests iteration by iteration: the plan has a sequence for each, and one microbatch. */
+static void take_replicas(struct train_words *words) { words->batch = words->size[DP], words->micro = 1; }
+
 enum error_code train_take(struct train_options *options, struct train_words *words, const struct option *table,
                            struct error *err)
 {
+    if (words->serves) take_replicas(words);
     options->golden = options->check && strcmp(options->check, "ref") != 0;
     enum error_code e = take_backend(options, words, err);
     if (!e) e = take_output(options, words, err);
