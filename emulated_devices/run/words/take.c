@@ -429,6 +429,12 @@ static enum error_code take_mask_word(struct train_options *options, const struc
     return words->mask ? e : fail_about(err, e, "--model");
 }
 
+/* Requests have no losses, and so none of routers. */
+static void take_serving(struct mixture_config *mixture)
+{
+    mixture->balance_coefficient = mixture->z_coefficient = mixture->sequence_coefficient = 0;
+}
+
 /* The model, the mesh and how devices share the model. */
 static enum error_code take_parts(struct train_options *options, struct train_words *words, struct error *err)
 {
@@ -440,6 +446,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
     if (!e && words->infers) e = take_inference(options, err);
     if (!e) e = take_changes(&p->model, &words->changed, err);
+    if (words->serves) take_serving(&p->model.mixture);
     if (!e) e = take_mask_word(options, words, err);
     if (!e) p->attention = words->attention ? words->attention : usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
