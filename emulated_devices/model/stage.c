@@ -376,6 +376,14 @@ static enum error_code forward_part(struct stage *stage, struct microbatch *micr
     return e;
 }
 
+/* Nothing of a part is run; its weights are expected to be used all the same. */
+static enum error_code pass_by(struct stage *stage, const struct model_part *part, struct error *err)
+{
+    const enum error_code e = data_acquire(stage->data, part->index, err);
+    data_release(stage->data, part->index);
+    return e;
+}
+
 /* Only rows whose logits are asked for go through the output matrix. */
 static enum error_code forward_asked(struct stage *stage, struct microbatch *micro, struct error *err)
 {
@@ -383,7 +391,7 @@ static enum error_code forward_asked(struct stage *stage, struct microbatch *mic
     const struct tensor asked = stage->answering->asked, all = *in;
     const int64_t N = micro->N;
     *in = tensor_none;
-    if (tensor_count(asked) == 0) return device_free(stage->device, all), OK;
+    if (tensor_count(asked) == 0) return device_free(stage->device, all), pass_by(stage, loss_of(stage), err);
     *in = device_tensor_2d(stage->device, ACTIVATIONS, tensor_count(asked), tensor_cols(all));
     if (in->data == NULL) return fail(err, ERR_MEMORY, "no memory for the rows whose logits are asked for");
     dev_gather_forward(stage->device, *in, all, asked, 1);

@@ -5,6 +5,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/serve/pages.h"
 #include "ref/model/past.h"
@@ -406,7 +407,7 @@ static enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e) e = pages_open(&engine->pages, &engine->trainer->stage[0], &engine->job->limits, err);
     if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = take_logits };
-    if (!e) engine->trainer->stage[0].answering = &engine->answering;
+    if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
 }
 

@@ -176,8 +176,11 @@ static int falling(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* Whether the tokens that stay after the cuts by top_k and top_p stay with any logits within the bound.  moved: by what
- * factor a probability may change, less 1. */
+/* By how much a sum of probabilities may change, if each logit moves by the bound: the odds of the sum change by a
+ * factor of at most exp(2 bound / T), which is 1 + moved.  2^-40 is the rounding of the sums. */
+static double reach_of(double sum, double moved) { return sum * fabs(1 - sum) * moved + 0x1p-40; }
+
+/* Whether the tokens that stay after the cuts by top_k and top_p stay with any logits within the bound. */
 static bool cuts_are_clear(const struct sampling *how, struct tensor logits, double bound, double moved, double *score)
 {
     const int64_t V = tensor_count(logits);
@@ -194,7 +197,7 @@ static bool cuts_are_clear(const struct sampling *how, struct tensor logits, dou
     for (; n > 1; n--) {
         /* The least likely are left out until more than 1 - top_p would be gone: no sum may be near that. */
         gone += exp(score[n - 1] - score[0]) / total;
-        if (fabs(gone - (1 - how->top_p)) <= moved) return false;
+        if (fabs(gone - (1 - how->top_p)) <= reach_of(gone, moved)) return false;
         if (gone > 1 - how->top_p) return score[n - 1] - (n < V ? score[n] : -INFINITY) > 2 * bound / how->temperature;
     }
     return true;
@@ -205,7 +208,8 @@ static bool draw_is_clear(const double *p, int32_t token, double u, double moved
 {
     double before = 0;
     for (int32_t v = 0; v < token; v++) before += p[v];
-    return u - before > moved && before + p[token] - u > moved;
+    const double after = before + p[token];
+    return (before == 0 || u - before > reach_of(before, moved)) && after - u > reach_of(after, moved);
 }
 
 bool choice_is_clear(const struct sampling *how, struct tensor logits, double u, double bound, double *p,
@@ -216,8 +220,7 @@ bool choice_is_clear(const struct sampling *how, struct tensor logits, double u,
     *token = sampling_draw(p, tensor_count(logits), u);
     if (bound == 0) return true;
     if (how->temperature == 0) return largest_is_clear(logits, *token, bound);
-    /* Each probability changes by a factor of at most exp(2 bound / T); 2^-40 is the rounding of the sums. */
-    const double moved = expm1(2 * bound / how->temperature) + 0x1p-40;
+    const double moved = expm1(2 * bound / how->temperature);
     if (!draw_is_clear(p, *token, u, moved)) return false;
     double *const score = malloc((size_t)tensor_count(logits) * sizeof *score);
     if (score == NULL) return *code = fail(err, ERR_MEMORY, "no memory to sort logits"), false;
@@ -272,11 +275,11 @@ static enum error_code judge_token(const struct judge *judge, const struct reque
     if (far > bound && !judge->loose[at->row])
         return call_wrong(verdict, at, bound > 0 ? "is %d; its logits are off by %.2e, and may be by %.2e"
                           : "is %d; its logits have other bits: off by %.2e", far, bound), OK;
+    if (far <= bound) verdict->farthest = fmax(verdict->farthest, far);
     if (far > bound || !clear) {
         verdict->open++, verdict->open_equal += expected == at->token;
         return OK;
     }
-    verdict->farthest = fmax(verdict->farthest, far);
     if (expected != at->token) return call_wrong(verdict, at, "is %d; the reference has %.0f", expected, 0), OK;
     verdict->right++;
     return OK;

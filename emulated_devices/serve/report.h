@@ -25,7 +25,7 @@ void serving_report_print(const struct serving_report *);
  *  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code serving_answers_write(const struct serving_report *, const char *path, struct error *);
 
-/** With a check: OK if every token is right; ERR_CHECK if one is wrong, or none could be judged. */
+/** With a check: OK if every token is right; ERR_CHECK if one is wrong, or cannot be judged. */
 enum error_code serving_verdict(const struct serving_report *, struct error *);
 
 #endif
