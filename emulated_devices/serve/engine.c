@@ -33,7 +33,8 @@ struct engine {
     int64_t now;                        /* virtual time of the last iteration, the same in the replica */
     int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
     double *p;                          /* [V] probabilities */
-    struct tensor told;                 /* I32 [2 + running] the time, and the tokens drawn */
+    int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
+    struct tensor message;              /* the same in the device's memory, for messages */
     struct transformer model;           /* the reference */
     struct judge judge;                 /* with a check, where tokens are drawn */
     struct serving_record record;       /* of this device */
@@ -50,8 +51,6 @@ enum error_code serving_takes(const struct plan *plan, const struct serving_limi
     const struct transformer model = { .config = plan->model };
     const struct { bool asked; const char *flag, *why; } refused[] = {
         { plan->mesh.size[CP] > 1, "--cp", "a request is whole on each device of a replica" },
-        { plan->mesh.size[EP] > 1 || plan->ep > 1 || plan->etp > 1, "--ep",
-          "replicas run at their own pace, and would wait for each other's tokens" },
         { plan->tensor && strcmp(plan->tensor, "1d") != 0 && plan->mesh.size[TP] > 1, "--tensor",
           "1d alone takes any number of tokens; the others cut rows or sequences" },
         { plan->sections != NULL, "--plan", "sections have layouts of their own" },
@@ -178,7 +177,7 @@ static enum error_code take_logits(void *context, struct tensor logits, struct e
                                                                                 vocabulary(engine))));
         char *const whole = join_columns(engine, view, rows, columns);
         host_done(d, view);
-        e = whole ? draw_tokens(engine, whole, (int32_t *)engine->told.data + 2, err)
+        e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
                   : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
         free(whole);
         device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
@@ -211,12 +210,18 @@ static void list_rows(struct engine *engine, const struct iteration *now)
 /* The time of the device that draws goes to all, as two halves, with the tokens. */
 static enum error_code tell_replica(struct engine *engine, const struct iteration *now, struct error *err)
 {
-    uint32_t *const told = engine->told.data;
-    const uint64_t own = (uint64_t)device_of(engine)->clock.now;
-    told[0] = (uint32_t)own, told[1] = (uint32_t)(own >> 32);
-    const enum error_code e = engine->replica.size == 1 ? OK
-        : broadcast(&engine->replica, told, 2 + now->samples, I32, engine->root, err);
-    engine->now = (int64_t)((uint64_t)told[0] | (uint64_t)told[1] << 32);
+    struct device *const d = device_of(engine);
+    const int64_t count = 2 + now->samples;
+    const size_t bytes = (size_t)count * sizeof *engine->told;
+    const uint64_t own = (uint64_t)d->clock.now;
+    engine->told[0] = (int32_t)(uint32_t)own, engine->told[1] = (int32_t)(uint32_t)(own >> 32);
+    enum error_code e = OK;
+    if (engine->replica.size > 1) {
+        device_copy(d, engine->message.data, engine->told, bytes);
+        e = broadcast(&engine->replica, engine->message.data, count, I32, engine->root, err);
+        device_copy(d, engine->told, engine->message.data, bytes);
+    }
+    engine->now = (int64_t)((uint64_t)(uint32_t)engine->told[0] | (uint64_t)(uint32_t)engine->told[1] << 32);
     return e;
 }
 
@@ -285,7 +290,7 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
 {
     const struct iteration *const now = engine->pages.now;
     note_times(engine, now);
-    enum error_code e = scheduler_take(&engine->scheduler, (int32_t *)engine->told.data + 2, err);
+    enum error_code e = scheduler_take(&engine->scheduler, engine->told + 2, err);
     for (int64_t i = 0; i < now->pieces && !e; i++)
         if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
     return e;
@@ -384,9 +389,10 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     engine->id = malloc(rows * sizeof *engine->id), engine->position = malloc(rows * sizeof *engine->position);
     engine->asked = malloc(rows * sizeof *engine->asked);
     engine->p = malloc((size_t)vocabulary(engine) * sizeof *engine->p);
-    engine->told = device_list(device_of(engine), 2 + l->running);
+    engine->told = calloc((size_t)l->running + 2, sizeof *engine->told);
+    engine->message = device_list(device_of(engine), 2 + l->running);
     const bool ok = engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
-                    engine->told.data;
+                    engine->told && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
@@ -420,9 +426,9 @@ static void engine_close(struct engine *engine)
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
     judge_close(&engine->judge);
     if (engine->model.params) transformer_close(&engine->model);
-    if (engine->told.data) device_free(device_of(engine), engine->told);
+    if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
-    free(engine->p);
+    free(engine->p), free(engine->told);
     group_close(&engine->replica);
     serving_record_free(&engine->record);
 }

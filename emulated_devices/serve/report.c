@@ -33,8 +33,8 @@ static void print_head(const struct serving_report *report)
         report->cluster);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
-    say(stdout, 8, "        %lld tokens of prompts, %lld of answers", (long long)m->prompt_tokens,
-        (long long)m->tokens);
+    say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
+        plural(m->prompt_tokens), (long long)m->tokens);
 }
 
 static void print_cache(const struct serving_report *report)

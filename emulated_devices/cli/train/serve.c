@@ -183,8 +183,11 @@ static enum error_code check_memory(const struct comm *comm, struct error *err)
                 size_format(a->peak.total).text, memory_format(a->budget).text);
 }
 
-static enum error_code check_size(const struct comm *comm, const struct mesh *mesh, struct error *err)
+static enum error_code check_start(const struct comm *comm, const struct mesh *mesh, struct error *err)
 {
+    const struct backend *const b = comm->device->backend;
+    if (!b->has_numbers)
+        return fail(err, ERR_USAGE, "the backend %s only counts, and an answer is made of numbers", b->name);
     if (comm->size == mesh->devices) return OK;
     return fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d is a mesh of %d",
                 comm->size, comm->size == 1 ? "" : "es", mesh->size[DP], mesh->size[TP], mesh->size[PP],
@@ -198,7 +201,7 @@ static enum error_code serve_on(struct comm *comm, const struct train_options *o
     struct serve_run run;
     char place[64];
     clock_restart(&comm->device->clock, &own, options->plan.dtype);
-    enum error_code e = check_size(comm, &options->plan.mesh, err);
+    enum error_code e = check_start(comm, &options->plan.mesh, err);
     if (e) return comm_agree(comm, e, err);
     threads_use(comm->cores);
     announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
