@@ -9,7 +9,6 @@
 #include "ref/exact/scalars.h"
 #include "ref/io/options.h"
 #include "ref/numeric/philox.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -126,7 +125,7 @@ enum error_code requests_draw(struct requests *requests, const struct trace_requ
         struct request *const r = &requests->at[requests->count++];
         /* Gaps of mean 1 / rate and a deviation of `spread` means. */
         if (i > 0) now += gamma_number(1 / (spread * spread), rules->seed, i) * spread * spread / rate;
-        r->arrival = llrint(now * 1e12);
+        r->arrival = request_arrival(now);
         e = draw_request(r, i, trace, rules, cut, err);
     }
     if (e) requests_free(requests);

@@ -118,8 +118,8 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
     const struct request *const asked = &report->job->requests->at[i];
     json_add(row, "id %s finish %s prompt_tokens %g tokens %g arrival %.17g first_token %.17g end %.17g preempted %g"
              " shared_tokens %g", asked->name, finish_word(a->finish), (double)asked->prompt.count,
-             (double)a->tokens, (double)asked->arrival * 1e-12, (double)time[0] * 1e-12,
-             (double)time[a->tokens - 1] * 1e-12, (double)a->preempted, (double)a->shared);
+             (double)a->tokens, (double)asked->arrival / 1e12, (double)time[0] / 1e12,
+             (double)time[a->tokens - 1] / 1e12, (double)a->preempted, (double)a->shared);
     cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
 }
 

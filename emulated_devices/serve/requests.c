@@ -4,7 +4,6 @@
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,7 +172,7 @@ static enum error_code take_line(const struct line *line, int64_t number, struct
     enum error_code e = check_keys(line, err);
     if (!e) e = take_name(line, number, err);
     if (!e) e = take_number(line, "arrival", 0, LATEST, &arrival, err);
-    line->to->arrival = llrint(arrival * 1e12);
+    line->to->arrival = request_arrival(arrival);
     if (!e) e = take_prompt(line, err);
     if (!e) e = take_sampling(line, number, err);
     if (!e) e = take_end(line, err);
@@ -279,7 +278,7 @@ void requests_free(struct requests *requests)
 static cJSON *object_of(const struct request *request)
 {
     cJSON *const o = cJSON_CreateObject();
-    json_add(o, "id %s arrival %g", request->name, (double)request->arrival * 1e-12);
+    json_add(o, "id %s arrival %g", request->name, (double)request->arrival / 1e12);
     cJSON_AddItemToObject(o, "prompt_ids", cJSON_CreateIntArray(request->prompt.id, (int)request->prompt.count));
     json_add(o, "max_tokens %g temperature %g top_k %g top_p %g seed %g ignore_eos %hhd", (double)request->most,
              request->how.temperature, (double)request->how.top_k, request->how.top_p, (double)request->how.seed, 1);

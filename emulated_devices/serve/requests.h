@@ -12,11 +12,12 @@
 #include "ref/text/sampling.h"
 #include "ref/text/token_ids.h"
 #include "ref/text/tokenizer.h"
+#include <math.h>
 
 /* A request, as it was asked. */
 struct request {
     char *name;                         /* its id, or the number of its line; owned */
-    int64_t arrival;                    /* picoseconds after the trace begins */
+    int64_t arrival;                    /* picoseconds after the trace begins, whole nanoseconds */
     struct token_ids prompt;            /* at least one token */
     int64_t most;                       /* tokens of its answer, at most */
     struct sampling how;                /* how they are drawn; the draws are numbered from 0 in each answer */
@@ -36,6 +37,9 @@ struct request_rules {
 };
 
 enum { REQUEST_MOST = 1 << 24, USUAL_ANSWER = 16 };     /* requests of a trace; tokens of an answer that none says */
+
+/** The picoseconds of an arrival: seconds, rounded to nanoseconds, so that a file has them as they are. */
+static inline int64_t request_arrival(double seconds) { return llrint(seconds * 1e9) * 1000; }
 
 /** Read a trace.  @return OK; ERR_FILE; ERR_FORMAT naming the line and its key; ERR_USAGE naming a request that the
  *  model cannot take; ERR_MEMORY.  After an error there are no requests. */
