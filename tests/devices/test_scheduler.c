@@ -121,6 +121,26 @@ static void test_prefixes_by_hand(void **state)
     scheduler_close(&s);
 }
 
+/* Two prompts, [1 1 1 1 2 2 2 2 0] and [3 3 3 3 4 4 4 4 0], leave their blocks in the cache.  Of [1 1 1 1 4 4 4 4 0] it
+ * has the first block alone: the second one's tokens are there, but behind others. */
+static void test_equal_blocks_behind_others(void **state)
+{
+    (void)state;
+    static const int32_t prompt[3][9] = { { 1, 1, 1, 1, 2, 2, 2, 2, 0 }, { 3, 3, 3, 3, 4, 4, 4, 4, 0 },
+                                          { 1, 1, 1, 1, 4, 4, 4, 4, 0 } };
+    struct scheduler s;
+    struct sequence *q[3];
+    const struct serving_limits l = limits(11, 20, true);
+    assert_int_equal(scheduler_open(&s, &l, &err), OK);
+    for (int i = 0; i < 2; i++) q[i] = add(&s, i, prompt[i], 9, 1);
+    expect(&s, "A9 B9", 11);
+    q[2] = add(&s, 2, prompt[2], 9, 1);
+    expect(&s, "C5", 11);
+    assert_int_equal(q[2]->shared, 4);
+    for (int i = 0; i < 3; i++) sequence_free(q[i]);
+    scheduler_close(&s);
+}
+
 /* A prompt waits until it fits whole; a chunk bounds what one sequence computes. */
 static void test_chunks(void **state)
 {
@@ -253,7 +273,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preemption_by_hand), cmocka_unit_test(test_prefixes_by_hand),
-        cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
+        cmocka_unit_test(test_equal_blocks_behind_others), cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
         cmocka_unit_test(test_checks_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
