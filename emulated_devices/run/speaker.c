@@ -1,6 +1,6 @@
 /* speaker.c -- opens a model, or a checkpoint of training, with what it needs to go on with a text: its tokenizer, and
- * the tokens that end a text (speech.h).  cli/sample.c calls.  Errors: ERR_FILE without the model's folder, ERR_USAGE for a
- * prompt without tokens of the model, ERR_MEMORY, and those of reading files. */
+ * the tokens that end a text (speech.h).  cli/sample.c calls.  Errors: ERR_FILE without the model's folder, ERR_USAGE
+ * for a prompt without tokens of the model, ERR_MEMORY, and those of reading files. */
 #include "emulated_devices/run/speaker.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/series.h"

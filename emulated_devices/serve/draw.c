@@ -1,5 +1,5 @@
-/* draw.c -- draws traces with the lengths and times of published ones.  cli/serve/ calls.  Errors: ERR_USAGE for an
- * unknown name, and where shared tokens leave no room; ERR_MEMORY.
+/* draw.c -- draws traces with the lengths and times of published ones.  cli/train/serve.c calls.  Errors: ERR_USAGE for
+ * an unknown name, and where shared tokens leave no room; ERR_MEMORY.
  *
  * Source  the moments of the logarithms and the quantiles are those of the traces themselves: AzurePublicDataset
  *         (AzureLLMInferenceTrace_code.csv and _conv.csv, 2023), and the files sharegpt.csv and lmsys.csv of NanoFlow.

@@ -1,6 +1,6 @@
 /* engine.c -- one device's part of serving: plans an iteration, runs it through the trainer's stage, draws tokens and
- * tells the replica.  cli/serve/ calls.  Before and after the iterations devices agree on errors (ERR_MEMORY, those of
- * weights' files); inside them a failure ends the job. */
+ * tells the replica.  cli/train/serve.c calls.  Before and after the iterations devices agree on errors (ERR_MEMORY,
+ * those of weights' files); inside them a failure ends the job. */
 #include "emulated_devices/serve/engine.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/compute.h"
@@ -41,8 +41,8 @@ struct engine {
 };
 
 static struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
-static const struct plan *plan_of(const struct engine *engine) { return engine->job->plan; }
-static int64_t vocabulary(const struct engine *engine) { return plan_of(engine)->model.V; }
+static const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }
+static int64_t vocabulary(const struct engine *engine) { return engine_plan(engine)->model.V; }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
@@ -60,8 +60,8 @@ enum error_code serving_takes(const struct plan *plan, const struct serving_limi
         { plan->data.offload != 0, "--offload", "weights stay on the devices" },
         { plan->encoders.kinds > 0, "--modalities", "requests are text" },
         { limits->whole_prompts && limits->chunk > 0, "--chunk", "--whole-prompts has none" },
-        { !past_serves(&model, plan->S), "--model", "its tokens depend on more than those before them: parallel streams, "
-          "a mask, experts with a capacity, or positions that turn with the length" },
+        { !past_serves(&model, plan->S), "--model", "its tokens depend on more than those before them: parallel "
+          "streams, a mask, experts with a capacity, or positions that turn with the length" },
     };
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
         if (refused[i].asked) return fail(err, ERR_PLAN, "%s: is not served: %s", refused[i].flag, refused[i].why);
@@ -92,7 +92,7 @@ static char *join_columns(const struct engine *engine, const char *parts, int64_
     const int64_t V = vocabulary(engine);
     char *const whole = malloc((size_t)(rows * V) * each + 1);
     int64_t before = 0;
-    for (int d = 0; d < plan_of(engine)->mesh.size[TP] && whole; before += columns[d++])
+    for (int d = 0; d < engine_plan(engine)->mesh.size[TP] && whole; before += columns[d++])
         for (int64_t r = 0; r < rows; r++)
             memcpy(whole + (size_t)(r * V + before) * each,
                    parts + (size_t)(rows * before + r * columns[d]) * each, (size_t)columns[d] * each);
@@ -102,7 +102,7 @@ static char *join_columns(const struct engine *engine, const char *parts, int64_
 /* The vocabulary's columns that each device along tp has. */
 static void columns_of_all(const struct engine *engine, int64_t *columns)
 {
-    const struct plan *const p = plan_of(engine);
+    const struct plan *const p = engine_plan(engine);
     for (int d = 0; d < p->mesh.size[TP]; d++)
         columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
 }
@@ -158,7 +158,7 @@ static enum error_code take_logits(void *context, struct tensor logits, struct e
 {
     struct engine *const engine = context;
     struct device *const d = device_of(engine);
-    const int tp = plan_of(engine)->mesh.size[TP];
+    const int tp = engine_plan(engine)->mesh.size[TP];
     const int64_t rows = tensor_rows(logits);
     int64_t *const columns = malloc((size_t)tp * 2 * sizeof *columns), *const counts = columns + tp;
     struct tensor parts = logits;
@@ -246,7 +246,8 @@ static enum error_code run_iteration(struct engine *engine, struct error *err)
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e) e = check_sums(engine, err);
     if (!e) e = tell_replica(engine, now, err);
-    clock_end_step(&device_of(engine)->clock);
+    /* The tokens decide what is computed next. */
+    clock_host_reads(&device_of(engine)->clock);
     messages_have_ended(engine->trainer->comm, "at the end of an iteration");
     return e;
 }
@@ -301,7 +302,7 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
 /* Requests are dealt in turn. */
 static int64_t next_of_replica(const struct engine *engine, int64_t from)
 {
-    const int64_t replicas = plan_of(engine)->mesh.size[DP];
+    const int64_t replicas = engine_plan(engine)->mesh.size[DP];
     return from + (engine->number - from % replicas + replicas) % replicas;
 }
 
@@ -369,7 +370,7 @@ void serving_record_free(struct serving_record *record)
 /* The reference has the same weights: those of the files, or drawn from the same seed. */
 static enum error_code open_judge(struct engine *engine, struct error *err)
 {
-    const struct plan *const p = plan_of(engine);
+    const struct plan *const p = engine_plan(engine);
     enum error_code e = transformer_open(&engine->model, &p->model, p->dtype, p->seed, err);
     if (!e && engine->job->saved)
         e = fail_about(err, checkpoint_load_serial(&engine->model, engine->job->saved, err), "--model");
@@ -399,7 +400,7 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
 /* Without a batch: the device's stage gets its tokens from here. */
 static enum error_code engine_open(struct engine *engine, struct error *err)
 {
-    const struct mesh *const m = &plan_of(engine)->mesh;
+    const struct mesh *const m = &engine_plan(engine)->mesh;
     const struct comm *const comm = engine->trainer->comm;
     const int last = mesh_neighbour(m, mesh_neighbour(m, comm->rank, TP, 0), PP, m->size[PP] - 1);
     engine->number = mesh_coordinate(m, comm->rank, DP), engine->draws = comm->rank == last;
@@ -435,7 +436,7 @@ static void engine_close(struct engine *engine)
 
 /* ---- the record of all devices ----------------------------------------------------------------------------------- */
 
-/* Of each request, the entries [from, to) of its replica's device that draws. */
+/* The place where rank 0 collects entries, and the lists of all devices one after another. */
 struct taken { void *to; const char *all; size_t each, own; };
 
 static void take_entries(const struct taken *taken, int device, int64_t from, int64_t to)
@@ -449,12 +450,12 @@ static int device_that_draws(const struct plan *plan, int64_t replica)
     return mesh_neighbour(&plan->mesh, mesh_neighbour(&plan->mesh, 0, DP, (int)replica), PP, plan->mesh.size[PP] - 1);
 }
 
-/* Bring a list of every device to rank 0, and take each request's part.  by_token: the list has an entry for a token. */
+/* Bring a list of every device to rank 0, and take each request's part.  by_token: a token has an entry of it. */
 static enum error_code bring_list(struct engine *engine, void *own, size_t each, bool by_token, void *to,
                                   struct error *err)
 {
     struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = plan_of(engine);
+    const struct plan *const p = engine_plan(engine);
     const int64_t n = engine->record.requests, *const first = engine->record.first;
     const size_t bytes = each * (size_t)(by_token ? first[n] : n);
     char *const all = comm->rank == 0 ? malloc(bytes * (size_t)comm->size + 1) : NULL;
@@ -473,7 +474,7 @@ static enum error_code bring_list(struct engine *engine, void *own, size_t each,
 static enum error_code bring_counts(struct engine *engine, struct serving_record *to, struct error *err)
 {
     struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = plan_of(engine);
+    const struct plan *const p = engine_plan(engine);
     const struct replica_counts own = { .counts = engine->scheduler.counts, .end = engine->now,
                                         .free_blocks = engine->scheduler.pool.free,
                                         .cache_bytes = pages_bytes(&engine->pages) };

@@ -5,7 +5,7 @@
  * the last stage gathers the logits, draws the tokens, and sends them to the others with its virtual time, so all plan
  * the next iteration alike.
  *
- * cli/serve/ and tests call these functions.
+ * cli/train/ runs serve_requests; metrics.h and report.h read the record; tests/devices/ calls all.
  */
 #ifndef ORRERY_ENGINE_H
 #define ORRERY_ENGINE_H
@@ -18,7 +18,7 @@
 
 struct checkpoint;
 
-/* What is asked of the devices. */
+/* All that devices are asked for. */
 struct serving_job {
     const struct plan *plan;            /* checked, with a sequence a replica */
     const struct checkpoint *saved;     /* the weights; NULL: drawn from the plan's seed */
@@ -27,7 +27,7 @@ struct serving_job {
     bool check;                         /* compare each answer with the one-device model */
 };
 
-/* What became of a request. */
+/* An answer, but for its tokens. */
 struct answer {
     int64_t tokens;                     /* of its answer */
     int64_t preempted, shared;          /* how often it was preempted; tokens of prefixes found in the cache */
@@ -35,7 +35,7 @@ struct answer {
     struct verdict verdict;             /* with a check */
 };
 
-/* What a replica did, as its first device of the last stage has it. */
+/* The counts of a replica, as its device that draws has them. */
 struct replica_counts {
     struct serving_counts counts;       /* of its scheduler */
     int64_t end;                        /* virtual time of its last token, in picoseconds */
@@ -57,7 +57,7 @@ struct serving_record {
  *  @return OK, or ERR_PLAN. */
 enum error_code serving_takes(const struct plan *, const struct serving_limits *, struct error *);
 
-/** Whether the cache has room for the longest request alone.  @return OK, or ERR_USAGE naming the first that has not. */
+/** Whether the cache has room for each request alone.  @return OK, or ERR_USAGE naming the first that has not. */
 enum error_code serving_fits(const struct requests *, const struct serving_limits *, struct error *);
 
 /**

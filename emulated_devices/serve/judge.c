@@ -11,7 +11,7 @@
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-static bool is_mixture(const struct judge *judge) { return judge->model->config.mlp == MLP_MIXTURE; }
+static bool judge_routes(const struct judge *judge) { return judge->model->config.mlp == MLP_MIXTURE; }
 
 enum error_code judge_open(struct judge *judge, struct transformer *model, int64_t most, uint64_t seed, int parts,
                            struct error *err)
@@ -48,10 +48,10 @@ static enum error_code pass(struct judge *judge, const int32_t *token, int64_t r
     return transformer_forward(judge->model, token, token, 1, rows, &loss, err);
 }
 
-/* Which layers have a router. */
+/* A mixture may have layers without a router. */
 static bool routes(const struct judge *judge, int64_t layer)
 {
-    return is_mixture(judge) && layer_mlp(&judge->model->config, layer) == MLP_MIXTURE;
+    return judge_routes(judge) && layer_mlp(&judge->model->config, layer) == MLP_MIXTURE;
 }
 
 static void note_routers(struct judge *judge, int64_t rows)
@@ -74,7 +74,7 @@ static enum error_code run_truth(struct judge *judge, const int32_t *token, int6
     if (e) return e;
     const struct tensor logits = logits_of(judge->model);
     for (int64_t i = 0; i < rows * V; i++) judge->logits[i] = tensor_get(logits, i);
-    if (is_mixture(judge)) note_routers(judge, rows);
+    if (judge_routes(judge)) note_routers(judge, rows);
     return OK;
 }
 
@@ -147,7 +147,7 @@ static enum error_code run_twins(struct judge *judge, const int32_t *token, int6
     for (int twin = 0; twin < JUDGE_TWINS && !e; twin++) {
         struct perturbation disturb = { .seed = judge->seed + (uint64_t)twin, .parts = judge->parts };
         judge->model->observer = perturbing_observer(&disturb);
-        judge->model->route = is_mixture(judge) ? judge->route : NULL;
+        judge->model->route = judge_routes(judge) ? judge->route : NULL;
         e = pass(judge, token, rows, err);
         most = fmax(most, e ? 0 : twin_distance(judge, rows));
         for (int64_t l = 0; l < c->L && !e; l++)
@@ -155,7 +155,7 @@ static enum error_code run_twins(struct judge *judge, const int32_t *token, int6
     }
     judge->model->observer = (struct observer){ 0 }, judge->model->route = NULL;
     for (int64_t n = 0; n < rows; n++) judge->bound[n] = most, judge->loose[n] = false;
-    if (!e && is_mixture(judge)) find_loose(judge, rows, router);
+    if (!e && judge_routes(judge)) find_loose(judge, rows, router);
     free(router);
     return e;
 }
@@ -170,7 +170,7 @@ static bool largest_is_clear(struct tensor logits, int32_t token, double bound)
     return true;
 }
 
-static int falling(const void *a, const void *b)
+static int judge_falling(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x < y) - (x > y);
@@ -187,7 +187,7 @@ static bool cuts_are_clear(const struct sampling *how, struct tensor logits, dou
     int64_t n = V;
     double total = 0, gone = 0;
     for (int64_t v = 0; v < V; v++) score[v] = tensor_get(logits, v) / how->temperature;
-    qsort(score, (size_t)V, sizeof *score, falling);
+    qsort(score, (size_t)V, sizeof *score, judge_falling);
     if (how->top_k > 0 && how->top_k < V) {
         n = how->top_k;
         if (score[n - 1] - score[n] <= 2 * bound / how->temperature) return false;

@@ -20,9 +20,9 @@
 #include "emulated_devices/serve/requests.h"
 #include "ref/model/transformer.h"
 
-/* What was found of the tokens of one answer, or of many. */
+/* The judgements of the tokens of one answer, or of many. */
 struct verdict {
-    int64_t tokens, right, open, wrong; /* judged: all; as the reference has them; cannot be judged; not as it has them */
+    int64_t tokens, right, open, wrong; /* all; those the reference has; that cannot be judged; that it has not */
     int64_t open_equal;                 /* of those that cannot be judged, how many the reference has, too */
     double farthest, bound;             /* of a logit from the reference's; the largest bound */
     int64_t first_wrong;                /* number of the first wrong token in its answer; -1: none */

@@ -38,17 +38,17 @@ static struct times times_of(const struct serving_record *record, const struct r
                            (double)requests->at[request].arrival * PICOSECOND };
 }
 
-static double first_of(const struct times *t) { return (double)t->at[0] * PICOSECOND - t->arrival; }
-static double latency_of(const struct times *t) { return (double)t->at[t->tokens - 1] * PICOSECOND - t->arrival; }
-static double per_token_of(const struct times *t)
+static double answer_first(const struct times *t) { return (double)t->at[0] * PICOSECOND - t->arrival; }
+static double answer_latency(const struct times *t) { return (double)t->at[t->tokens - 1] * PICOSECOND - t->arrival; }
+static double answer_per_token(const struct times *t)
 {
     return t->tokens > 1 ? (double)(t->at[t->tokens - 1] - t->at[0]) * PICOSECOND / (double)(t->tokens - 1) : 0;
 }
 
-static bool meets(const struct times *t, const struct serving_target *target)
+static bool answer_meets(const struct times *t, const struct serving_target *target)
 {
-    return (target->first_token == 0 || first_of(t) <= target->first_token) &&
-           (target->per_token == 0 || per_token_of(t) <= target->per_token);
+    return (target->first_token == 0 || answer_first(t) <= target->first_token) &&
+           (target->per_token == 0 || answer_per_token(t) <= target->per_token);
 }
 
 /* One list after the other, in the same memory: room for all gaps. */
@@ -60,9 +60,9 @@ static int64_t fill_list(double *list, enum list which, const struct serving_rec
     int64_t n = 0;
     for (int64_t i = 0; i < record->requests; i++) {
         const struct times t = times_of(record, requests, i);
-        if (which == FIRST_TOKENS) list[n++] = first_of(&t);
-        if (which == LATENCIES) list[n++] = latency_of(&t);
-        if (which == PER_TOKEN && t.tokens > 1) list[n++] = per_token_of(&t);
+        if (which == FIRST_TOKENS) list[n++] = answer_first(&t);
+        if (which == LATENCIES) list[n++] = answer_latency(&t);
+        if (which == PER_TOKEN && t.tokens > 1) list[n++] = answer_per_token(&t);
         for (int64_t k = 1; which == GAPS && k < t.tokens; k++)
             list[n++] = (double)(t.at[k] - t.at[k - 1]) * PICOSECOND;
     }
@@ -95,7 +95,7 @@ enum error_code serving_metrics_of(struct serving_metrics *metrics, const struct
     for (int64_t i = 0; i < record->requests; i++) {
         const struct times t = times_of(record, requests, i);
         metrics->prompt_tokens += requests->at[i].prompt.count, metrics->tokens += t.tokens;
-        metrics->attained += meets(&t, target);
+        metrics->attained += answer_meets(&t, target);
         last = fmax(last, (double)t.at[t.tokens - 1] * PICOSECOND);
     }
     metrics->seconds = last - (double)requests->at[0].arrival * PICOSECOND;

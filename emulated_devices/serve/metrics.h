@@ -16,7 +16,7 @@
 
 #include "emulated_devices/serve/engine.h"
 
-/* Of a list of times, in seconds; percentiles lie on lines between the two nearest. */
+/* A list of times in seconds, summed up; percentiles lie on lines between the two nearest. */
 struct time_spread { int64_t count; double mean, p50, p90, p99, most; };
 
 /* Seconds within which a request is to be served; 0: any. */

@@ -66,7 +66,7 @@ static int64_t row_of(const struct pages *pages, const struct sequence *sequence
     return sequence->block[position / pages->tokens] * pages->tokens + position % pages->tokens;
 }
 
-static char *bytes_of(struct tensor t, int64_t row)
+static char *pages_row(struct tensor t, int64_t row)
 {
     return (char *)t.data + (size_t)(row * tensor_cols(t)) * dtype_size(t.dtype);
 }
@@ -80,7 +80,7 @@ static void keep_piece(const struct pages *pages, struct tensor kv, const struct
     for (int64_t i = 0, n; i < piece->count; i += n, from += (uint64_t)n * pitch) {
         const int64_t at = piece->first + i, left = pages->tokens - at % pages->tokens;
         n = piece->count - i < left ? piece->count - i : left;
-        device_copy_rows(device_of(pages), bytes_of(kv, row_of(pages, piece->of, at)), width, from, pitch, width, n);
+        device_copy_rows(device_of(pages), pages_row(kv, row_of(pages, piece->of, at)), width, from, pitch, width, n);
     }
 }
 
@@ -91,7 +91,7 @@ static struct tensor bring_blocks(const struct pages *pages, struct tensor kv, c
     const struct tensor whole = tensor_rows_of(room, 0, tokens);
     for (int64_t at = 0, n; at < tokens; at += n) {
         n = tokens - at < pages->tokens ? tokens - at : pages->tokens;
-        device_copy(device_of(pages), bytes_of(whole, at), bytes_of(kv, row_of(pages, sequence, at)),
+        device_copy(device_of(pages), pages_row(whole, at), pages_row(kv, row_of(pages, sequence, at)),
                     (uint64_t)(n * pages->width) * dtype_size(kv.dtype));
     }
     return whole;

@@ -26,8 +26,7 @@ struct pages {
 enum error_code pages_open(struct pages *, const struct stage *, const struct serving_limits *, struct error *);
 void pages_close(struct pages *);
 
-/** Bytes of all blocks of a device with these layers: 2 x layers x heads x width of a head x bytes of a number x tokens,
- *  heads being the device's share of the key heads. */
+/** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
 uint64_t pages_bytes(const struct pages *);
 
 /** Write the keys and values of the iteration's rows to their blocks, and attend.  For struct answering.  Local.

@@ -1,5 +1,5 @@
-/* report.c -- prints what serving has come to.  cli/serve/ calls.  Errors: ERR_FILE and ERR_MEMORY of the answers' file,
- * ERR_CHECK of a wrong token. */
+/* report.c -- prints what serving has come to.  cli/train/serve.c calls.  Errors: ERR_FILE and ERR_MEMORY of the
+ * answers' file, ERR_CHECK of a wrong token. */
 #include "emulated_devices/serve/report.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -79,7 +79,8 @@ static void print_rates(const struct serving_report *report)
     say(stdout, 8, "        %.4g tokens/s of answers, %.4g of prompts and answers", per_second(m->tokens, m->seconds),
         per_second(m->prompt_tokens + m->tokens, m->seconds));
     if (t->first_token == 0 && t->per_token == 0) return;
-    say(stdout, 8, "target  %s%s%s%s%s", t->first_token > 0 ? "first token within " : "", t->first_token > 0 ? time_format(t->first_token).text : "",
+    say(stdout, 8, "target  %s%s%s%s%s", t->first_token > 0 ? "first token within " : "",
+        t->first_token > 0 ? time_format(t->first_token).text : "",
         t->first_token > 0 && t->per_token > 0 ? ", " : "", t->per_token > 0 ? time_format(t->per_token).text : "",
         t->per_token > 0 ? " a token" : "");
     say(stdout, 8, "        met by %lld of %lld requests (%.1f %%): goodput %.4g requests/s", (long long)m->attained,
@@ -87,8 +88,8 @@ static void print_rates(const struct serving_report *report)
         per_second(m->attained, m->seconds));
 }
 
-/* What was judged, what could not be, and how near the logits were. */
-static void print_verdict(const struct serving_report *report)
+/* A line says what was judged, the next what could not be, and how near the logits were. */
+static void report_verdict(const struct serving_report *report)
 {
     const struct verdict *const v = &report->verdict;
     char line[300];
@@ -102,7 +103,9 @@ static void print_verdict(const struct serving_report *report)
             (long long)v->open, (long long)v->open_equal);
     if (v->wrong > 0) say(stdout, 8, "        %lld wrong; first: %s", (long long)v->wrong, v->why);
     if (report->job->plan->model.exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
-    else say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest, v->bound);
+    else
+        say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest,
+            v->bound);
     if (document_is_quiet()) document_verdict(line);
 }
 
@@ -157,7 +160,7 @@ void serving_report_print(const struct serving_report *report)
     print_cache(report);
     print_times(&report->metrics);
     print_rates(report);
-    print_verdict(report);
+    report_verdict(report);
     add_data(report);
 }
 

@@ -1,5 +1,5 @@
 /* report.h -- what a run of serving tells: a few lines and a table of times, JSON, and a file of answers.
- * cli/serve/ calls these functions on rank 0. */
+ * cli/train/serve.c calls these functions on rank 0. */
 #ifndef ORRERY_SERVING_REPORT_H
 #define ORRERY_SERVING_REPORT_H
 

@@ -1,5 +1,5 @@
-/* requests.c -- reads and writes traces of requests.  cli/serve/ calls.  Errors: ERR_FILE; ERR_FORMAT names the line
- * and the key; ERR_USAGE names a request that the model cannot take; ERR_MEMORY. */
+/* requests.c -- reads and writes traces of requests.  cli/train/serve.c calls.  Errors: ERR_FILE; ERR_FORMAT names the
+ * line and the key; ERR_USAGE names a request that the model cannot take; ERR_MEMORY. */
 #include "emulated_devices/serve/requests.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
@@ -15,7 +15,7 @@ static const char *const keys[] = { "id", "arrival", "prompt", "prompt_ids", "ma
                                     "top_p", "seed", "stop_token_ids", "ignore_eos" };
 enum { KEYS = sizeof keys / sizeof *keys };
 
-/* What the words of other servers ask for, and this one does not do. */
+/* Other servers know these keys; this one refuses them by name. */
 static const struct { const char *key, *why; } refused[] = {
     { "stop", "stop texts are not served; stop_token_ids ends an answer at tokens" },
     { "n", "an answer a request; send the request as often as you want answers" },
@@ -52,7 +52,7 @@ static enum error_code check_keys(const struct line *line, struct error *err)
     return OK;
 }
 
-static enum error_code take_number(const struct line *line, const char *key, double least, double most, double *to,
+static enum error_code request_number(const struct line *line, const char *key, double least, double most, double *to,
                                    struct error *err)
 {
     if (!json_has(line->object, key)) return OK;
@@ -81,7 +81,7 @@ static enum error_code take_tokens(const struct line *line, const char *key, str
     return OK;
 }
 
-static enum error_code take_text(const struct line *line, struct error *err)
+static enum error_code request_text(const struct line *line, struct error *err)
 {
     const char *text = "";
     struct token_ids *const to = &line->to->prompt;
@@ -105,7 +105,7 @@ static enum error_code take_prompt(const struct line *line, struct error *err)
     if (text == ids)
         return fail(err, ERR_FORMAT, "%s: must have %s of prompt and prompt_ids", line->where,
                     text ? "only one" : "one");
-    const enum error_code e = text ? take_text(line, err) : take_tokens(line, "prompt_ids", &line->to->prompt, err);
+    const enum error_code e = text ? request_text(line, err) : take_tokens(line, "prompt_ids", &line->to->prompt, err);
     if (!e && line->to->prompt.count == 0)
         return fail(err, ERR_FORMAT, "%s: %s: has no tokens", line->where, text ? "prompt" : "prompt_ids");
     return e;
@@ -116,10 +116,10 @@ static enum error_code take_sampling(const struct line *line, int64_t number, st
     struct sampling *const how = &line->to->how;
     int64_t seed = 0;
     *how = (struct sampling){ .temperature = 1, .top_p = 1, .seed = line->rules->seed + (uint64_t)number };
-    enum error_code e = take_number(line, "temperature", 0, 1e6, &how->temperature, err);
+    enum error_code e = request_number(line, "temperature", 0, 1e6, &how->temperature, err);
     if (!e && json_has(line->object, "top_k"))
         e = json_int(line->object, line->where, "top_k", 0, 1000000000, &how->top_k, err);
-    if (!e) e = take_number(line, "top_p", 1e-6, 1, &how->top_p, err);
+    if (!e) e = request_number(line, "top_p", 1e-6, 1, &how->top_p, err);
     if (e || !json_has(line->object, "seed")) return e;
     e = json_int(line->object, line->where, "seed", 0, INT64_C(1) << 52, &seed, err);
     if (!e) how->seed = (uint64_t)seed, line->to->seeded = true;
@@ -142,7 +142,7 @@ static enum error_code take_end(const struct line *line, struct error *err)
     return e;
 }
 
-static enum error_code take_name(const struct line *line, int64_t number, struct error *err)
+static enum error_code request_name(const struct line *line, int64_t number, struct error *err)
 {
     char own[24];
     const char *name = own;
@@ -164,14 +164,14 @@ static enum error_code check_length(const struct line *line, struct error *err)
                 (long long)line->rules->S);
 }
 
-static enum error_code take_line(const struct line *line, int64_t number, struct error *err)
+static enum error_code request_line(const struct line *line, int64_t number, struct error *err)
 {
     double arrival = 0;
     if (!cJSON_IsObject(line->object))
         return fail(err, ERR_FORMAT, "%s: must be an object of JSON, a request", line->where);
     enum error_code e = check_keys(line, err);
-    if (!e) e = take_name(line, number, err);
-    if (!e) e = take_number(line, "arrival", 0, LATEST, &arrival, err);
+    if (!e) e = request_name(line, number, err);
+    if (!e) e = request_number(line, "arrival", 0, LATEST, &arrival, err);
     line->to->arrival = request_arrival(arrival);
     if (!e) e = take_prompt(line, err);
     if (!e) e = take_sampling(line, number, err);
@@ -228,7 +228,7 @@ static enum error_code read_line(struct requests *requests, const char *path, in
     if (copy == NULL) return fail(err, ERR_MEMORY, "no memory for a line of a trace");
     memcpy(copy, text, bytes), copy[bytes] = '\0';
     enum error_code e = json_parse(copy, bytes, where, &root, err);
-    if (!e) e = take_line(&(struct line){ where, root, to, rules }, requests->count, err);
+    if (!e) e = request_line(&(struct line){ where, root, to, rules }, requests->count, err);
     requests->count++;                                          /* also of a line that is wrong: it is freed */
     cJSON_Delete(root);
     free(copy);

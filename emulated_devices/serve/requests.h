@@ -3,7 +3,7 @@
  * A trace has a line of JSON for each request.  docs/using/serving.md has its keys.  Prompts are tokens, or texts for
  * the model's tokenizer.  Times count from the beginning of the trace.
  *
- * engine.c and cli/serve/ call these functions.
+ * engine.c and cli/train/serve.c call these functions.
  */
 #ifndef ORRERY_REQUESTS_H
 #define ORRERY_REQUESTS_H
@@ -27,7 +27,7 @@ struct request {
 
 struct requests { struct request *at; int64_t count; };         /* [count] by arrival, then by line */
 
-/* What a trace is read for. */
+/* The model that a trace is read for. */
 struct request_rules {
     int64_t V, S;                       /* the model's vocabulary, and its positions */
     struct tokenizer *tokenizer;        /* of prompts that are texts; NULL: these are bytes */

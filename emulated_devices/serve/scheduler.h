@@ -23,7 +23,7 @@
 
 #include "emulated_devices/serve/blocks.h"
 
-/* What an iteration may hold. */
+/* The bounds of an iteration, and of the cache. */
 struct serving_limits {
     int64_t step_tokens;                /* tokens of an iteration */
     int64_t running;                    /* sequences that run at the same time */

@@ -273,7 +273,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preemption_by_hand), cmocka_unit_test(test_prefixes_by_hand),
-        cmocka_unit_test(test_equal_blocks_behind_others), cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
+        cmocka_unit_test(test_equal_blocks_behind_others),
+        cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
         cmocka_unit_test(test_checks_see),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -215,8 +215,8 @@ static void test_refused(void **state)
     const struct requests requests = make_requests(&asked, &p);
     struct serving_limits small = tight;
     small.blocks = 1;
-    ASSERT_ALL(serving_fits(&requests, &small, &err) == ERR_USAGE && strstr(err.text, "--cache-blocks 1: have room for 3"),
-               "%s", err.text);
+    ASSERT_ALL(serving_fits(&requests, &small, &err) == ERR_USAGE &&
+               strstr(err.text, "--cache-blocks 1: have room for 3"), "%s", err.text);
     p.model.mixture.capacity_factor = 1;
     ASSERT_ALL(serving_takes(&p, &tight, &err) == ERR_PLAN && strstr(err.text, "--model"), "%s", err.text);
 }

@@ -69,7 +69,8 @@ static void test_clear_choices(void **state)
 {
     (void)state;
     const struct sampling greedy = { .temperature = 0, .top_p = 1 }, drawn = { .temperature = 1, .top_p = 1 },
-                          two = { .temperature = 1, .top_p = 1, .top_k = 2 }, most = { .temperature = 1, .top_p = 0.65 };
+                          two = { .temperature = 1, .top_p = 1, .top_k = 2 },
+                          most = { .temperature = 1, .top_p = 0.65 };
     const double gap = log(0.4) - log(0.3);
     int32_t token;
     assert_true(clear(greedy, 0, gap / 2 - 1e-9, &token)), assert_int_equal(token, 3);

@@ -22,7 +22,7 @@ const struct run_kind run_infer = {
             "Its weights do not change; --model DIR says which they are.",
 };
 
-/* What serving has no use for: batches of text, files of training, and schemes that it never has. */
+/* Serving has no batches of text, no files of training, and only some schemes. */
 static const char *const of_batches[] = {
     "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum", "--reshard-after-forward",
     "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
