@@ -4,16 +4,8 @@
 #include "emulated_devices/serve/metrics.h"
 #include "ref/model/config.h"
 #include "ref/numeric/philox.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "tests/ref/scratch.h"
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 #undef fail
 
 static struct error err;
@@ -216,9 +208,8 @@ static void test_drawn_trace(void **state)
     assert_true(fabs((double)r.at[3999].arrival * 1e-12 / 3999 - 1) < 0.06);
     assert_true(cut < 40);
     /* A trace that is written is read again as it was. */
-    char path[] = "test_serving_numbers.XXXXXX";
+    const char *const path = scratch("trace.jsonl");
     struct requests again;
-    close(mkstemp(path));
     assert_int_equal(requests_write(&r, path, &err), OK);
     assert_int_equal(requests_read(&again, path, &rules, &err), OK);
     assert_int_equal(again.count, r.count);
@@ -227,7 +218,6 @@ static void test_drawn_trace(void **state)
         assert_int_equal(again.at[i].prompt.count, r.at[i].prompt.count);
         assert_int_equal(again.at[i].how.seed, r.at[i].how.seed), assert_string_equal(again.at[i].name, r.at[i].name);
     }
-    unlink(path);
     requests_free(&r), requests_free(&again);
     asked.shared = 4095;
     assert_int_equal(requests_draw(&r, &asked, &rules, &cut, &err), ERR_USAGE);
@@ -241,5 +231,5 @@ int main(void)
         cmocka_unit_test(test_ties_are_not_judged),
         cmocka_unit_test(test_drawn_trace),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, scratch_make, scratch_remove);
 }
