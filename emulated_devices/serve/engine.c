@@ -313,7 +313,8 @@ static enum error_code admit(struct engine *engine, struct error *err)
          engine->next = next_of_replica(engine, engine->next + 1)) {
         const struct request *const r = &all->at[engine->next];
         const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
-        struct sequence *const s = sequence_new(engine->next, r->prompt.id, r->prompt.count, &end);
+        struct sequence *const s = sequence_new(engine->next, r->prompt.id, r->prompt.count, &end,
+                                                engine->job->limits.block_tokens);
         if (s == NULL) return fail(err, ERR_MEMORY, "no memory for the tokens of request %.60s", r->name);
         engine->sequence[engine->next] = s;
         scheduler_add(&engine->scheduler, s);

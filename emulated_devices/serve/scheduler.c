@@ -8,14 +8,15 @@ static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 /* ---- sequences --------------------------------------------------------------------------------------------------- */
 
-struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *end)
+struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *end,
+                              int64_t block)
 {
     struct sequence *const s = calloc(1, sizeof *s);
-    const size_t all = (size_t)(count + end->most);
+    const size_t all = (size_t)(count + end->most), blocks = (all + (size_t)block - 1) / (size_t)block;
     if (s == NULL) return NULL;
     *s = (struct sequence){ .number = number, .prompt = count, .count = count, .end = *end,
-                            .token = malloc(all * sizeof *s->token), .block = malloc(all * sizeof *s->block),
-                            .hash = malloc(all * sizeof *s->hash) };
+                            .token = malloc(all * sizeof *s->token), .block = malloc(blocks * sizeof *s->block),
+                            .hash = malloc(blocks * sizeof *s->hash) };
     if (s->token && s->block && s->hash) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
     sequence_free(s);
     return NULL;

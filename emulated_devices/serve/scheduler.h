@@ -90,8 +90,10 @@ enum error_code scheduler_open(struct scheduler *, const struct serving_limits *
 /** Close it; sequences are the caller's. */
 void scheduler_close(struct scheduler *);
 
-/** A sequence for a prompt, which nothing is computed of.  @return NULL without memory; else for sequence_free. */
-struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *);
+/** A sequence for a prompt, of which nothing is computed.
+ *  @param block  tokens of a block of the cache.  @return NULL without memory; else for sequence_free. */
+struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *,
+                              int64_t block);
 void sequence_free(struct sequence *);
 
 /** Tokens that the cache must hold for a prompt and its whole answer: all but the last, which nobody reads. */

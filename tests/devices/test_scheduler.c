@@ -37,7 +37,8 @@ static void take(struct scheduler *s)
 
 static struct sequence *add(struct scheduler *s, int number, const int32_t *prompt, int count, int most)
 {
-    struct sequence *const q = sequence_new(number, prompt, count, &(struct answer_end){ .most = most });
+    struct sequence *const q = sequence_new(number, prompt, count, &(struct answer_end){ .most = most },
+                                            s->limits.block_tokens);
     assert_non_null(q);
     scheduler_add(s, q);
     return q;
@@ -173,7 +174,7 @@ static void test_stop(void **state)
     const int32_t prompt[] = { 1, 2, 3 }, stop[] = { 7, 8 };
     const struct serving_limits l = limits(4, 8, true);
     assert_int_equal(scheduler_open(&s, &l, &err), OK);
-    struct sequence *const q = sequence_new(0, prompt, 3, &(struct answer_end){ 9, stop, 2 });
+    struct sequence *const q = sequence_new(0, prompt, 3, &(struct answer_end){ 9, stop, 2 }, 4);
     scheduler_add(&s, q);
     for (int32_t token = 6; !scheduler_idle(&s); token++) {
         scheduler_plan(&s);

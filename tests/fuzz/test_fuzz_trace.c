@@ -32,7 +32,8 @@ static void serve(const struct requests *all)
     for (int64_t i = 0; i < few; i++) {
         const struct request *const r = &all->at[i];
         sequence[i] = sequence_new(i, r->prompt.id, r->prompt.count,
-                                   &(struct answer_end){ r->most, r->stop.id, (int)r->stop.count });
+                                   &(struct answer_end){ r->most, r->stop.id, (int)r->stop.count },
+                                   limits.block_tokens);
         scheduler_add(&s, sequence[i]);
     }
     for (int step = 0; !scheduler_idle(&s); step++) {
