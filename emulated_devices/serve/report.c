@@ -47,8 +47,8 @@ static void print_cache(const struct serving_report *report)
         100 * m->used, (long long)m->preemptions, plural(m->preemptions));
     say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
         plural(m->shared_tokens));
-    say(stdout, 8, "steps   %lld iterations of %.1f tokens on average, %lld allowed", (long long)m->iterations,
-        per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
+    say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
+        plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
 }
 
 static void add_row(struct table *table, const char *what, const struct time_spread *s)
