@@ -1,6 +1,7 @@
 /* speech.c -- finds a model's tokenizer, and the tokens that end a text.  speaker.c and cli/train/serve.c call.  Errors
  * are those of tokenizer_open. */
 #include "emulated_devices/run/speech.h"
+#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/io/json.h"
 #include <stdio.h>
 #include <unistd.h>

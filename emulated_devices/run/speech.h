@@ -3,8 +3,9 @@
 #ifndef ORRERY_RUN_SPEECH_H
 #define ORRERY_RUN_SPEECH_H
 
-#include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "ref/text/tokenizer.h"
+
+struct checkpoint;
 
 enum { SPEECH_STOPS = 16 };             /* tokens that end a text, at most */
 

@@ -10,13 +10,13 @@
 #ifndef ORRERY_ENGINE_H
 #define ORRERY_ENGINE_H
 
-#include "emulated_devices/comm/comm.h"
-#include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/judge.h"
 #include "emulated_devices/serve/requests.h"
 #include "emulated_devices/serve/scheduler.h"
 
 struct checkpoint;
+struct comm;
+struct plan;
 
 /* All that devices are asked for. */
 struct serving_job {

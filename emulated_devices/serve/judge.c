@@ -1,7 +1,6 @@
 /* judge.c -- compares answers with the one-device model.  engine.c calls.  Errors: ERR_MEMORY, ERR_DIVERGED of the
  * reference's logits; what is wrong with an answer is no error here, but a verdict. */
 #include "emulated_devices/serve/judge.h"
-#include "ref/model/kinds.h"
 #include "ref/model/perturb.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -11,7 +10,7 @@
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-static bool judge_routes(const struct judge *judge) { return judge->model->config.mlp == MLP_MIXTURE; }
+static bool judge_routes(const struct judge *judge) { return judge->model->config.mixture.E > 0; }
 
 enum error_code judge_open(struct judge *judge, struct transformer *model, int64_t most, uint64_t seed, int parts,
                            struct error *err)
@@ -51,7 +50,7 @@ static enum error_code pass(struct judge *judge, const int32_t *token, int64_t r
 /* A mixture may have layers without a router. */
 static bool routes(const struct judge *judge, int64_t layer)
 {
-    return judge_routes(judge) && layer_mlp(&judge->model->config, layer) == MLP_MIXTURE;
+    return judge_routes(judge) && tensor_present(judge->model->block[layer].router);
 }
 
 static void note_routers(struct judge *judge, int64_t rows)

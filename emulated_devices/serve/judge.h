@@ -18,7 +18,8 @@
 #define ORRERY_JUDGE_H
 
 #include "emulated_devices/serve/requests.h"
-#include "ref/model/transformer.h"
+
+struct transformer;
 
 /* The judgements of the tokens of one answer, or of many. */
 struct verdict {

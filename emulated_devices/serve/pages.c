@@ -6,7 +6,6 @@
 #include "emulated_devices/serve/pages.h"
 #include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/compute.h"
-#include "ref/model/kinds.h"
 #include <stdlib.h>
 
 static struct device *device_of(const struct pages *pages) { return pages->stage->device; }

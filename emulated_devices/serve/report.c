@@ -1,6 +1,7 @@
 /* report.c -- prints what serving has come to.  cli/train/serve.c calls.  Errors: ERR_FILE and ERR_MEMORY of the
  * answers' file, ERR_CHECK of a wrong token. */
 #include "emulated_devices/serve/report.h"
+#include "emulated_devices/plan/plan.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"

@@ -2,7 +2,7 @@
  * tier: check
  */
 #include "emulated_devices/serve/metrics.h"
-#include "ref/model/config.h"
+#include "ref/model/transformer.h"
 #include "ref/numeric/philox.h"
 #include "tests/ref/scratch.h"
 #include <math.h>
