@@ -129,6 +129,11 @@ void clock_host_waits(struct clock *clock, enum host_wait wait)
     if (clock->starts.pace > 0 && clock->cluster.kernels.set->waits[wait]) clock_host_falls_back(clock);
 }
 
+void clock_host_reads(struct clock *clock)
+{
+    if (clock->starts.pace > 0) clock_host_falls_back(clock);
+}
+
 /* A host that does not read the loss has its next step ready while its device still computes. */
 void clock_end_step(struct clock *clock)
 {

@@ -132,6 +132,9 @@ void clock_start_collective(struct clock *);
 /** The host waits here until the current stream has done its work so far, if programs of the cluster's set do. */
 void clock_host_waits(struct clock *, enum host_wait);
 
+/** The host reads a number that the device has computed: it starts no kernel before that is there. */
+void clock_host_reads(struct clock *);
+
 /** A step ends: the host does what it does once a step.  The current stream goes on when the host is done. */
 void clock_end_step(struct clock *);
 

@@ -165,6 +165,16 @@ static inline void dev_dropout_part(struct device *device, struct tensor Y, stru
     backend_begin(device), device->ops->dropout(Y, X, drop), backend_end(device);
 }
 
+static inline void dev_attention_piece(struct device *d, struct tensor O, struct tensor lse, struct tensor Q,
+                                       struct tensor KV, struct tensor q_at, struct attention a)
+{
+    const struct tensor k_at = tensor_none;
+    if (d->ops == NULL) return;
+    WATCH_OPERANDS(d, attention_part_forward, O, lse, Q, KV, q_at, k_at, a);
+    if (d->ops->attention_part_forward == NULL) generic_attention_part_forward(d, O, lse, Q, KV, q_at, k_at, a);
+    else backend_begin(d), d->ops->attention_part_forward(O, lse, Q, KV, q_at, k_at, a), backend_end(d);
+}
+
 #undef CHARGE
 #undef CHARGE_PASSES
 #undef CHARGE_PRODUCT

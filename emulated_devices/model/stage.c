@@ -3,6 +3,7 @@
  * microbatch the code is ERR_MEMORY.  After an error of stage_open the stage is closed. */
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/model/away.h"
+#include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/balance.h"
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
@@ -375,6 +376,37 @@ static enum error_code forward_part(struct stage *stage, struct microbatch *micr
     return e;
 }
 
+/* Nothing of a part is run; its weights are expected to be used all the same. */
+static enum error_code pass_by(struct stage *stage, const struct model_part *part, struct error *err)
+{
+    const enum error_code e = data_acquire(stage->data, part->index, err);
+    data_release(stage->data, part->index);
+    return e;
+}
+
+/* Only rows whose logits are asked for go through the output matrix. */
+static enum error_code forward_asked(struct stage *stage, struct microbatch *micro, struct error *err)
+{
+    struct tensor *const in = stage_buffer(micro, loss_of(stage), BUFFER_IN);
+    const struct tensor asked = stage->answering->asked, all = *in;
+    const int64_t N = micro->N;
+    *in = tensor_none;
+    if (tensor_count(asked) == 0) return device_free(stage->device, all), pass_by(stage, loss_of(stage), err);
+    *in = device_tensor_2d(stage->device, ACTIVATIONS, tensor_count(asked), tensor_cols(all));
+    if (in->data == NULL) return fail(err, ERR_MEMORY, "no memory for the rows whose logits are asked for");
+    dev_gather_forward(stage->device, *in, all, asked, 1);
+    device_free(stage->device, all);
+    micro->N = tensor_count(asked);
+    const enum error_code e = forward_part(stage, micro, loss_of(stage), err);
+    micro->N = N;
+    return e;
+}
+
+static enum error_code forward_loss(struct stage *stage, struct microbatch *micro, struct error *err)
+{
+    return stage->answering ? forward_asked(stage, micro, err) : forward_part(stage, micro, loss_of(stage), err);
+}
+
 enum error_code stage_forward(struct stage *stage, int micro, struct error *err)
 {
     struct microbatch *m = &stage->micro[micro];
@@ -384,7 +416,7 @@ enum error_code stage_forward(struct stage *stage, int micro, struct error *err)
         e = forward_part(stage, m, layer_of(stage, l), err);
         if (!e) e = away_after_forward(stage, m, l, err);
     }
-    if (!e && stage->last) e = forward_part(stage, m, loss_of(stage), err);
+    if (!e && stage->last) e = forward_loss(stage, m, err);
     return e ? e : balance_after_forward(stage, m, err);
 }
 

@@ -11,6 +11,7 @@
 #define ORRERY_STAGE_H
 
 #include "emulated_devices/device/tier.h"
+#include "emulated_devices/model/answering.h"
 #include "emulated_devices/model/link/link.h"
 #include "emulated_devices/model/probe.h"
 #include "emulated_devices/schemes/attention/streams.h"
@@ -119,6 +120,7 @@ struct stage {
     struct tier tier;                           /* with --offload activations: away.h */
     picoseconds *moved;                         /* [layers] when a layer that leaves, or comes back, has done so */
     const struct probe *probe;                  /* NULL: no probe */
+    const struct answering *answering;          /* its rows are tokens of requests (answering.h); NULL: of a batch */
 };
 
 /** Create a stage without microbatches in flight, on the device of this rank.  @return OK or ERR_MEMORY. */

@@ -1,10 +1,10 @@
 /* speaker.c -- opens a model, or a checkpoint of training, with what it needs to go on with a text: its tokenizer, and
- * the tokens that end a text.  cli/sample.c calls.  Errors: ERR_FILE without the model's folder, ERR_USAGE for a
- * prompt without tokens of the model, ERR_MEMORY, and those of reading files. */
+ * the tokens that end a text (speech.h).  cli/sample.c calls.  Errors: ERR_FILE without the model's folder, ERR_USAGE
+ * for a prompt without tokens of the model, ERR_MEMORY, and those of reading files. */
 #include "emulated_devices/run/speaker.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/checkpoint/series.h"
-#include "ref/io/json.h"
+#include "emulated_devices/run/speech.h"
 #include "ref/io/output.h"
 #include "ref/machine/measure.h"
 #include "ref/text/generate.h"
@@ -12,9 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
-
-enum { STOPS_MOST = 16 };
 
 /* A model with what is needed to talk to it. */
 struct speaker {
@@ -23,7 +20,7 @@ struct speaker {
     struct checkpoint saved;            /* in that folder */
     struct transformer model;           /* with its weights */
     struct tokenizer *tokenizer;        /* NULL: tokens are bytes */
-    int32_t stop[STOPS_MOST];           /* tokens that end a text */
+    int32_t stop[SPEECH_STOPS];         /* tokens that end a text */
     int stops;                          /* entries of `stop` */
     struct text_stream text;            /* to `out` */
     enum error_code failed;             /* of showing */
@@ -56,38 +53,6 @@ static enum error_code open_model(struct speaker *speaker, struct error *err)
     config.dropout_embedding = config.dropout_residual = config.dropout_attention = 0;
     e = transformer_open(&speaker->model, &config, dtype_by_name(o->dtype), o->how.seed, err);
     return !e && folder ? fail_about(err, checkpoint_load_serial(&speaker->model, &speaker->saved, err), "--model") : e;
-}
-
-/* The word of the command line, the model's own file, or what the run was given that has trained it. */
-static enum error_code open_tokenizer(struct speaker *speaker, struct error *err)
-{
-    const struct speaker_request *o = speaker->request;
-    char own[BUNDLE_PATH + 20];
-    const cJSON *of_run =
-        speaker->saved.there ? cJSON_GetObjectItemCaseSensitive(speaker->saved.run, "--tokenizer") : NULL;
-    snprintf(own, sizeof own, "%s/tokenizer.json", speaker->dir);
-    const char *path = o->tokenizer                           ? o->tokenizer
-                       : speaker->dir[0] && access(own, F_OK) == 0 ? own
-                       : cJSON_IsString(of_run)               ? of_run->valuestring : NULL;
-    return path ? fail_about(err, tokenizer_open(&speaker->tokenizer, path, err), "--tokenizer") : OK;
-}
-
-/* eos_token_id of a folder's files: a number or a list; anything else ends nothing. */
-static void find_stops(struct speaker *speaker)
-{
-    static const char *const file[] = { "generation_config.json", CONFIG_FILE };
-    char path[BUNDLE_PATH + 40];
-    struct error unread;
-    for (int i = 0; i < 2 && speaker->dir[0] && speaker->stops == 0; i++) {
-        cJSON *root;
-        snprintf(path, sizeof path, "%s/%s", speaker->dir, file[i]);
-        if (access(path, R_OK) != 0 || json_read(path, &root, &unread)) continue;
-        const cJSON *eos = cJSON_GetObjectItemCaseSensitive(root, "eos_token_id");
-        const cJSON *one = cJSON_IsArray(eos) ? eos->child : eos;
-        for (int64_t id; one && speaker->stops < STOPS_MOST; one = cJSON_IsArray(eos) ? one->next : NULL)
-            if (json_whole(one, &id) && id >= 0 && id <= INT32_MAX) speaker->stop[speaker->stops++] = (int32_t)id;
-        cJSON_Delete(root);
-    }
 }
 
 /* ---- the text ---------------------------------------------------------------------------------------------------- */
@@ -162,8 +127,8 @@ enum error_code speak(const struct speaker_request *request, FILE *out, struct s
     struct speaker s = { .request = request };
     *spoken = (struct spoken){ .prompt = 0 };
     enum error_code e = open_model(&s, err);
-    if (!e) e = open_tokenizer(&s, err);
-    if (!e) find_stops(&s);
+    if (!e) e = speech_tokenizer(&s.tokenizer, request->tokenizer, s.dir, &s.saved, err);
+    if (!e) s.stops = speech_stops(s.dir, s.stop);
     if (!e) e = read_prompt(&s, &spoken->ids, err);
     if (!e) e = speak_on(&s, out, spoken, err);
     text_stream_free(&s.text);

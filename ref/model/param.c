@@ -31,10 +31,15 @@ void param_init(const struct param_spec *spec, uint64_t seed, enum dtype dtype, 
     for (int64_t done = 0; done < n; done += DRAWN_AT_ONCE) {
         const int64_t many = n - done < DRAWN_AT_ONCE ? n - done : DRAWN_AT_ONCE;
         double x[DRAWN_AT_ONCE];
+        float stored[DRAWN_AT_ONCE];
         /* Each element has its own place in the stream of numbers, so any range can be drawn alone. */
         param_draw(x, spec, seed, stream, first + done, many);
         for (int64_t i = 0; i < many; i++) x[i] = spec->mean + x[i];
-        convert_numbers((char *)out + (size_t)done * dtype_size(dtype), dtype, x, F64, many);
+        void *const to = (char *)out + (size_t)done * dtype_size(dtype);
+        /* Weights of 16 bits are rounded fp32 masters, wherever they are drawn. */
+        if (dtype_is_narrow(dtype)) convert_numbers(stored, F32, x, F64, many);
+        if (dtype_is_narrow(dtype)) convert_numbers(to, dtype, stored, F32, many);
+        else convert_numbers(to, dtype, x, F64, many);
     }
 }
 

@@ -165,6 +165,8 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "bench-dispatch", "bench dispatch --devices 2 --json -", 0, true },
     { "bench-check", "bench check --model tiny --tokens 8 --json -", 0, true },
     { "sample", "sample --model tiny --prompt a --tokens 3 --json -", 0, false },
+    { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --arithmetic exact --check ref --json -", 0,
+      false },
     { "bench-published", "bench published --only torchtitan --json -", 0, false },
 };
 enum { CASES = sizeof cases / sizeof *cases, MOST = 1 << 26 };

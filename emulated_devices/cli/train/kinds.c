@@ -1,24 +1,48 @@
 /* kinds.c -- which options of `orrery train` do not belong to `orrery infer`, `plan`, and topics of `show`. */
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/cli/train/serve.h"
 
 /* Options of training that a run without steps does not have. */
-static const char *const of_training[] = {
-    "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum", "--reshard-after-forward",
-    "--bucket", "--reduce-scatter", "--quantize-gradients", "--offload-slice", "--offload-stride", "--grad-dtype",
-    "--loss-scale", "--dropout", "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr",
-    "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
-    "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--as", "--rank", "--refresh",
-    "--galore-scale", "--history", "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps",
-    "--isolate", "--paranoid", "--save", "--save-every", "--keep", "--eval-every", "--owners-out", "--resume",
-    "--override",
-    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
-    "--unfolded", "--dry-run", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL
-};
+#define OF_TRAINING                                                                                 \
+    "--recompute", "--update-every", "--local-steps", "--outer-lr", "--outer-momentum",             \
+    "--reshard-after-forward", "--bucket", "--reduce-scatter", "--quantize-gradients",              \
+    "--offload-slice", "--offload-stride", "--grad-dtype", "--loss-scale", "--dropout",             \
+    "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr", "--warmup",     \
+    "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
+    "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
+    "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
+    "--save-every", "--keep", "--eval-every", "--owners-out", "--resume", "--override",             \
+    "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",       \
+    "--unfolded", "--dry-run", "--tokens", OF_FAILURES, "--memory-of", "--from"
+
+static const char *const of_training[] = { OF_TRAINING, NULL };
 
 const struct run_kind run_infer = {
     .command = "infer", .without = of_training, .steps = 100, .infers = true,
     .what = "Run the forward passes of a model on a mesh of emulated devices, on held-out text.\n"
             "Its weights do not change; --model DIR says which they are.",
+};
+
+/* Serving has no batches of text, no files of training, and only some schemes. */
+static const char *const of_batches[] = {
+    OF_TRAINING,
+    "--plan", "--attention", "--head-parallel", "--ring-window", "--context-first", "--attention-without",
+    "--dispatch", "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
+    "--owners", "--affinity", "--load", "--schedule", "--skip", "--receives-ahead", "--pairs", "--shard-group",
+    "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block", "--offload-to",
+    "--host-cache", "--ring", "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches",
+    "--mask", "--micro", "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps",
+    "--page", "--page-steps", "--film", "--live", "--check", "--log", "--tensorboard", "--log-every", "--save-load",
+    "--json", "--config", "--print-config", "--etp", "--comm-streams", "--chunks", "--zero", "--streams", "--prefix",
+    NULL
+};
+
+const struct run_kind run_serve = {
+    .command = "serve", .without = of_batches, .steps = 1, .more = serve_options, .infers = true, .serves = true,
+    .what = "Answer requests on a mesh of emulated devices: continuous batching, chunked prompts, keys and values\n"
+            "in blocks, prefixes shared. Each of dp replicas has tp x pp devices. Numbers are real; times are those\n"
+            "of the cluster. --check ref holds every token to the request alone on one device\n"
+            "(docs/using/serving.md).",
 };
 
 /* Options of a run that has numbers, text and processes. */

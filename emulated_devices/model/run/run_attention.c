@@ -142,10 +142,21 @@ static enum error_code run_sorted(const struct node_call *call, struct attention
     return e;
 }
 
+/* Rows of requests have their earlier keys and values elsewhere. */
+static enum error_code attend_to_pages(const struct node_call *call, const struct attention_call *a,
+                                       struct error *err)
+{
+    const struct answering *const answering = call->stage->answering;
+    const struct answering_attention pages = { .layer = node_layer(call), .shape = a->shape, .qkv = a->qkv,
+                                               .out = a->out, .lse = a->kept[0] };
+    return answering->attend(answering->context, &pages, err);
+}
+
 enum error_code node_attention_forward(const struct node_call *call, struct error *err)
 {
     struct attention_call a = attention_call(call);
     const struct attention_scheme *s = a.cp->scheme;
+    if (call->stage->answering) return attend_to_pages(call, &a, err);
     /* Recomputation only repeats what was exchanged: the output was kept. */
     if (call->again && only_exchanges(&call->part->linked, call->node))
         return run_sorted(call, &a, (struct operands){ 2, 0, { &a.qkv, &a.out } }, s->exchange, err);

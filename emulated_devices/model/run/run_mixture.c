@@ -304,7 +304,8 @@ static enum error_code route(const struct node_call *call, int32_t *chosen, stru
     enum error_code e = run_mixture_choose(call, logits, weights, chosen, err);
     if (!e && (drops || balances))
         e = whole_sequences_open(&whole, &cp, run_mixture_kept(call, 0), drops ? weights : tensor_none, err);
-    if (!e && !call->again) e = run_mixture_judge(call, logits, whole.experts, err);
+    /* Requests have no losses of routers. */
+    if (!e && !call->again && call->stage->answering == NULL) e = run_mixture_judge(call, logits, whole.experts, err);
     if (!e && drops) run_mixture_drop(call, &whole, weights);
     whole_sequences_close(&whole);
     if (!e && !call->again)

@@ -423,6 +423,12 @@ static enum error_code take_mask_word(struct train_options *options, const struc
     return words->mask ? e : fail_about(err, e, "--model");
 }
 
+/* Requests have no losses, and so none of routers. */
+static void take_serving(struct mixture_config *mixture)
+{
+    mixture->balance_coefficient = mixture->z_coefficient = mixture->sequence_coefficient = 0;
+}
+
 /* The model, the mesh and how devices share the model. */
 static enum error_code take_parts(struct train_options *options, struct train_words *words, struct error *err)
 {
@@ -434,6 +440,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
     if (!e && words->infers) e = take_inference(options, err);
     if (!e) e = take_changes(&p->model, &words->changed, err);
+    if (words->serves) take_serving(&p->model.mixture);
     if (!e) e = take_mask_word(options, words, err);
     if (!e) p->attention = words->attention ? words->attention : plan_usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
@@ -558,11 +565,24 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 
+/* A replica answers its requests iteration by iteration: the plan has a sequence for each, and one microbatch. */
+static enum error_code take_replicas(struct train_options *options, struct train_words *words, struct error *err)
+{
+    words->batch = words->size[DP], words->micro = 1;
+    if (options->plan.ep > 1 || words->size[EP] > 1)
+        return fail(err, ERR_PLAN, "--ep %d: is not served: replicas run at their own pace, and would wait for each "
+                    "other's tokens", options->plan.ep > 1 ? options->plan.ep : words->size[EP]);
+    if (words->backend && backend_find(words->backend) && !backend_find(words->backend)->has_numbers)
+        return fail(err, ERR_USAGE, "--backend %s: only counts, and an answer is made of numbers", words->backend);
+    return OK;
+}
+
 enum error_code train_take(struct train_options *options, struct train_words *words, const struct option *table,
                            struct error *err)
 {
     options->golden = options->check && strcmp(options->check, "ref") != 0;
-    enum error_code e = take_backend(options, words, err);
+    enum error_code e = words->serves ? take_replicas(options, words, err) : OK;
+    if (!e) e = take_backend(options, words, err);
     if (!e) e = take_output(options, words, err);
     if (!e) e = take_earlier(options, table, words, err);
     if (!e) e = take_check(options, words, err);

@@ -58,6 +58,7 @@ struct train_words {
     uint64_t bucket;                    /* bytes */
     bool untied, chunks_given;
     bool infers;                        /* `orrery infer`: forward passes alone */
+    bool serves;                        /* `orrery serve`: likewise, of requests */
     struct offload_flags offload;
     struct model_flags changed;
     struct data_flags data;

@@ -53,7 +53,8 @@ const struct run_kind run_train = { .command = "train", .steps = 100, .without =
 static struct train_words usual_words(const struct run_kind *kind)
 {
     return (struct train_words){
-        .infers = kind->infers, .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
+        .infers = kind->infers, .serves = kind->serves,
+        .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
         .rates = rate_schedule_names[0],
         .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
         .lr = -1, .min_lr = -1, .clip = -1, .decay = -1, .dropout = -1, .distance = -1,

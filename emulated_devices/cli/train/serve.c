@@ -1,0 +1,281 @@
+/* serve.c -- `orrery serve`: reads a trace of requests, or draws one, and answers it on emulated devices.  main.c calls
+ * command_serve(), in each device's process too.  Errors: ERR_USAGE and ERR_PLAN of the words; ERR_FILE and ERR_FORMAT
+ * of the trace; ERR_CHECK if a token is wrong or could not be judged; those of a run. */
+#include "emulated_devices/cli/train/serve.h"
+#include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/comm/crew.h"
+#include "emulated_devices/run/session.h"
+#include "emulated_devices/run/speech.h"
+#include "emulated_devices/serve/report.h"
+#include "ref/io/figures.h"
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- words ------------------------------------------------------------------------------------------------------- */
+
+enum { USUAL_ROOM = 8 };                /* of the longest request, in a cache whose size is not given */
+
+static struct serve_words {
+    const char *trace, *draw, *write_trace, *answers, *check;
+    int requests, shared, step_tokens, running, chunk, block, blocks;
+    double scale, rate, temperature, first_token, per_token;
+    bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+} words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
+            .shares = true };
+
+static const char *const checks[] = { "ref", NULL };
+
+const struct option serve_options[] = {
+    { .kind = OPTION_HEADING, .help = "Requests (docs/using/serving.md)" },
+    { "--trace", "FILE", OPTION_STRING, &words.trace, .help = "requests, a line of JSON each" },
+    { "--draw", "NAME", OPTION_STRING, &words.draw,
+      .help = "instead: draw requests with the lengths and times of a published trace: azure-code, azure-conv, "
+              "sharegpt, lmsys" },
+    { "--requests", "N", OPTION_INT, &words.requests, .min = 1, .max = REQUEST_MOST, .given = &words.requests_given,
+      .help = "with --draw: how many" },
+    { "--scale", "F", OPTION_DOUBLE, &words.scale, .min = 1e-6, .max = 1e6, .given = &words.scale_given,
+      .help = "with --draw: a factor on all lengths; those beyond the model's positions are cut" },
+    { "--rate", "R", OPTION_DOUBLE, &words.rate, .min = 1e-6, .max = 1e12, .given = &words.rate_given,
+      .help = "with --draw: requests a second; default: the published trace's" },
+    { "--shared-prefix", "N", OPTION_INT, &words.shared, .min = 0, .max = 1e9, .given = &words.shared_given,
+      .help = "with --draw: all prompts begin with the same N tokens, before their own" },
+    { "--temperature", "T", OPTION_DOUBLE, &words.temperature, .min = 0, .max = 1e6, .given = &words.temperature_given,
+      .help = "with --draw: of all requests; 0 always takes the most probable token" },
+    { "--write-trace", "FILE", OPTION_STRING, &words.write_trace, .help = "write the requests as --trace reads them" },
+    { "--answers", "FILE", OPTION_STRING, &words.answers,
+      .help = "write a line of JSON for each answer: tokens, text, times" },
+    { .kind = OPTION_HEADING, .help = "Scheduler and cache of each replica" },
+    { "--step-tokens", "N", OPTION_INT, &words.step_tokens, .min = 1, .max = 1e7, .help = "tokens of an iteration" },
+    { "--running", "N", OPTION_INT, &words.running, .min = 1, .max = 1e6, .help = "requests that run at a time" },
+    { "--chunk", "N", OPTION_INT, &words.chunk, .min = 0, .max = 1e7,
+      .help = "tokens of one request in an iteration; 0: as many as the iteration has room for" },
+    { "--whole-prompts", NULL, OPTION_SWITCH, &words.whole_prompts,
+      .help = "a prompt waits until it fits into one iteration, instead of being cut" },
+    { "--block", "N", OPTION_INT, &words.block, .min = 1, .max = 1e6, .help = "tokens of a block of the cache" },
+    { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
+      .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
+    { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
+      .help = "tokens whose keys and values are in the cache are not computed again" },
+    { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
+    { "--first-token", "SECONDS", OPTION_DOUBLE, &words.first_token, .min = 0, .max = 1e9,
+      .help = "target of goodput: time to a request's first token; 0: any" },
+    { "--per-token", "SECONDS", OPTION_DOUBLE, &words.per_token, .min = 0, .max = 1e9,
+      .help = "target of goodput: time per output token after it; 0: any" },
+    { "--check", "ref", OPTION_CHOICE, &words.check, .choices = checks,
+      .help = "compare each token with the request alone on the one-device model; exit status 3 if one is wrong, or "
+              "cannot be judged" },
+    { 0 }
+};
+
+/* Words that say nothing without others. */
+static enum error_code check_words(struct error *err)
+{
+    const struct { bool given; const char *flag; } of_draw[] = {
+        { words.requests_given, "--requests" }, { words.scale_given, "--scale" }, { words.rate_given, "--rate" },
+        { words.shared_given, "--shared-prefix" }, { words.temperature_given, "--temperature" },
+    };
+    if ((words.trace == NULL) == (words.draw == NULL))
+        return fail(err, ERR_USAGE, "%s", words.trace ? "--draw: --trace has the requests already"
+                    : "needs --trace FILE or --draw NAME: which requests to answer");
+    for (size_t i = 0; i < sizeof of_draw / sizeof *of_draw && words.draw == NULL; i++)
+        if (of_draw[i].given) return fail(err, ERR_USAGE, "%s: is for --draw", of_draw[i].flag);
+    return OK;
+}
+
+/* ---- requests ---------------------------------------------------------------------------------------------------- */
+
+/* All that a device needs besides its plan. */
+struct serve_run {
+    const struct train_options *options;        /* parsed */
+    struct tokenizer *tokenizer;                /* NULL: tokens are bytes */
+    struct requests requests;                   /* read or drawn */
+    struct serving_job job;                     /* of them */
+    int64_t cut;                                /* drawn requests that were too long */
+};
+
+static enum error_code get_requests(struct serve_run *run, struct error *err)
+{
+    const struct plan *const p = &run->options->plan;
+    int32_t stop[SPEECH_STOPS];
+    const struct request_rules rules = { .V = p->model.V, .S = p->S, .tokenizer = run->tokenizer, .stop = stop,
+                                         .stops = speech_stops(run->options->model_dir, stop), .seed = p->seed };
+    struct trace_request drawn = { .requests = words.requests, .scale = words.scale, .rate = words.rate,
+                                   .shared = words.shared, .temperature = words.temperature };
+    if (words.trace) return fail_about(err, requests_read(&run->requests, words.trace, &rules, err), "--trace");
+    enum error_code e = trace_law_find(&drawn.law, words.draw, err);
+    return e ? e : requests_draw(&run->requests, &drawn, &rules, &run->cut, err);
+}
+
+/* Blocks for as many of the longest request. */
+static int64_t usual_blocks(const struct requests *requests)
+{
+    int64_t most = 1;
+    for (int64_t i = 0; i < requests->count; i++) {
+        const int64_t needs = sequence_needs(requests->at[i].prompt.count, requests->at[i].most);
+        if (needs > most) most = needs;
+    }
+    return USUAL_ROOM * ((most + words.block - 1) / words.block);
+}
+
+static void serve_close(struct serve_run *run)
+{
+    requests_free(&run->requests);
+    if (run->tokenizer) tokenizer_close(run->tokenizer);
+}
+
+/* Read what is to be answered; the same on every device.  Call serve_close afterwards, also after a failure. */
+static enum error_code serve_open(struct serve_run *run, const struct train_options *options, struct error *err)
+{
+    *run = (struct serve_run){ .options = options };
+    enum error_code e = speech_tokenizer(&run->tokenizer, options->tokenizer, options->model_dir, &options->saved, err);
+    if (!e) e = get_requests(run, err);
+    if (e) return e;
+    run->job = (struct serving_job){
+        .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
+        .check = words.check != NULL,
+        .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
+                    .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
+                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests) },
+    };
+    e = serving_takes(&options->plan, &run->job.limits, err);
+    return e ? e : serving_fits(&run->requests, &run->job.limits, err);
+}
+
+/* ---- one device -------------------------------------------------------------------------------------------------- */
+
+/* Files may differ on several machines. */
+static enum error_code agree_on_requests(struct comm *comm, const struct requests *requests, struct error *err)
+{
+    struct sha256 sum = sha256_begin();
+    for (int64_t i = 0; i < requests->count; i++) {
+        const struct request *const r = &requests->at[i];
+        sha256_add(&sum, r->prompt.id, (size_t)r->prompt.count * sizeof *r->prompt.id);
+        sha256_add(&sum, &r->arrival, sizeof r->arrival), sha256_add(&sum, &r->most, sizeof r->most);
+        sha256_add(&sum, &r->how.seed, sizeof r->how.seed);
+    }
+    const struct sha256_text text = sha256_end(&sum);
+    return group_same(comm->everyone, text.text, sizeof text.text - 1, "--trace: the requests", err);
+}
+
+static enum error_code report_on(const struct serve_run *run, const struct serving_record *record, struct error *err)
+{
+    struct serving_report report = {
+        .job = &run->job, .record = record, .trace = words.trace ? words.trace : words.draw,
+        .cluster = run->options->cluster.name, .target = { words.first_token, words.per_token },
+        .tokenizer = run->tokenizer,
+    };
+    enum error_code e = serving_report_make(&report, err);
+    if (e) return e;
+    if (run->cut > 0)
+        printf("note    %lld drawn requests were longer than the model, and were cut\n", (long long)run->cut);
+    serving_report_print(&report);
+    if (words.answers) e = fail_about(err, serving_answers_write(&report, words.answers, err), "--answers");
+    return e ? e : serving_verdict(&report, err);
+}
+
+/* A device that has needed more than its budget is named. */
+static enum error_code check_memory(const struct comm *comm, struct error *err)
+{
+    const struct arena *const a = &comm->device->arena;
+    if (!arena_over(a)) return OK;
+    return fail(err, ERR_MEMORY, "device %d needs %s of memory; its budget is %s", comm->rank,
+                size_format(a->peak.total).text, memory_format(a->budget).text);
+}
+
+static enum error_code check_start(const struct comm *comm, const struct mesh *mesh, struct error *err)
+{
+    const struct backend *const b = comm->device->backend;
+    if (!b->has_numbers)
+        return fail(err, ERR_USAGE, "the backend %s only counts, and an answer is made of numbers", b->name);
+    if (comm->size == mesh->devices) return OK;
+    return fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d is a mesh of %d",
+                comm->size, comm->size == 1 ? "" : "es", mesh->size[DP], mesh->size[TP], mesh->size[PP],
+                mesh->devices);
+}
+
+static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct error *err)
+{
+    const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
+    struct serving_record record = { 0 };
+    struct serve_run run;
+    char place[64];
+    clock_restart(&comm->device->clock, &own, options->plan.dtype);
+    enum error_code e = check_start(comm, &options->plan.mesh, err);
+    if (e) return comm_agree(comm, e, err);
+    threads_use(comm->cores);
+    announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
+    e = comm_agree(comm, serve_open(&run, options, err), err);
+    if (!e) e = agree_on_requests(comm, &run.requests, err);
+    if (!e && comm->rank == 0 && words.write_trace)
+        e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
+    e = comm_agree(comm, e, err);
+    if (!e) e = serve_requests(comm, &run.job, &record, err);
+    if (!e) e = comm_agree(comm, check_memory(comm, err), err);
+    if (!e && comm->rank == 0) e = report_on(&run, &record, err);
+    serving_record_free(&record);
+    serve_close(&run);
+    return comm_agree(comm, e, err);
+}
+
+static enum error_code serve_device(const struct train_options *options, struct error *err)
+{
+    struct device device;
+    struct comm comm;
+    enum error_code e = session_open_device(&device, options, err);
+    if (e) return e;
+    e = comm_open(&comm, &device, err);
+    if (!e) e = serve_on(&comm, options, err), comm_close(&comm);
+    device_close(&device);
+    return e;
+}
+
+static enum error_code be_device_of_serving(struct crew *crew, int rank, const void *asked, struct error *err)
+{
+    const struct train_options *const options = asked;
+    struct device device;
+    struct comm comm;
+    enum error_code e = session_open_device(&device, options, err);
+    if (e) return e;
+    e = crew_join(&comm, crew, rank, &device, err);
+    if (!e) {
+        crew_agree_by_messages(&comm);
+        e = serve_on(&comm, options, err);
+        comm_close(&comm);
+    }
+    device_close(&device);
+    return e;
+}
+
+/* ---- the command ------------------------------------------------------------------------------------------------- */
+
+/* Errors of files are told once, before the devices start. */
+static enum error_code launch_checked(const struct train_options *options, int argc, char **argv, int *status,
+                                      struct error *err)
+{
+    struct serve_run run;
+    const enum error_code e = serve_open(&run, options, err);
+    serve_close(&run);
+    return e ? e : launch_devices(options->plan.mesh.devices, argc, argv, status, err);
+}
+
+static enum error_code probe_outputs(struct error *err)
+{
+    enum error_code e = words.answers ? fail_about(err, output_probe(words.answers, err), "--answers") : OK;
+    if (!e && words.write_trace) e = fail_about(err, output_probe(words.write_trace, err), "--write-trace");
+    return e;
+}
+
+enum error_code command_serve(int argc, char **argv, int *status, struct error *err)
+{
+    struct train_options o;
+    enum error_code e = train_parse(&o, &run_serve, argc - 2, argv + 2, err);
+    const bool alone = under_launcher() || o.plan.mesh.devices == 1;
+    if (!e && !o.help) e = check_words(err);
+    if (!e && !o.help && launcher_rank() == 0) e = probe_outputs(err);
+    if (!e && !o.help && !alone && one_process())
+        e = crew_run(o.plan.mesh.devices, be_device_of_serving, &o, err);
+    else if (!e && !o.help) e = alone ? serve_device(&o, err) : launch_checked(&o, argc, argv, status, err);
+    train_options_free(&o);
+    return e;
+}

@@ -1,0 +1,140 @@
+/* blocks.c -- counts the blocks of a key and value cache, and finds them by the hashes of their tokens.  scheduler.c
+ * calls.  ERR_MEMORY of block_pool_open; ERR_INTERNAL of block_pool_check, if the counts do not fit together. */
+#include "emulated_devices/serve/blocks.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the queue of free blocks ------------------------------------------------------------------------------------ */
+
+static void queue_add(struct block_pool *pool, int64_t block)
+{
+    struct kv_block *const b = &pool->block[block];
+    b->before = pool->last, b->after = NO_BLOCK;
+    if (pool->last != NO_BLOCK) pool->block[pool->last].after = block;
+    else pool->first = block;
+    pool->last = block;
+    pool->free++;
+}
+
+static void queue_leave(struct block_pool *pool, int64_t block)
+{
+    struct kv_block *const b = &pool->block[block];
+    if (b->before != NO_BLOCK) pool->block[b->before].after = b->after;
+    else pool->first = b->after;
+    if (b->after != NO_BLOCK) pool->block[b->after].before = b->before;
+    else pool->last = b->before;
+    b->before = b->after = NO_BLOCK;
+    pool->free--;
+}
+
+/* ---- hashes ------------------------------------------------------------------------------------------------------ */
+
+/* The first digits of a hash choose the bucket. */
+static int64_t *bucket_of(const struct block_pool *pool, const struct sha256_text *hash)
+{
+    char digits[9];
+    memcpy(digits, hash->text, 8);
+    digits[8] = '\0';
+    return &pool->bucket[(int64_t)strtoul(digits, NULL, 16) % pool->buckets];
+}
+
+struct sha256_text block_hash(const struct sha256_text *before, const int32_t *token, int64_t count)
+{
+    struct sha256 sum = sha256_begin();
+    if (before) sha256_add(&sum, before->text, sizeof before->text);
+    sha256_add(&sum, token, (size_t)count * sizeof *token);
+    return sha256_end(&sum);
+}
+
+int64_t block_find(const struct block_pool *pool, const struct sha256_text *hash)
+{
+    int64_t block = *bucket_of(pool, hash);
+    while (block != NO_BLOCK && strcmp(pool->block[block].hash.text, hash->text) != 0) block = pool->block[block].next;
+    return block;
+}
+
+/* A new block stands behind those that were registered before it. */
+void block_register(struct block_pool *pool, int64_t block, const struct sha256_text *hash)
+{
+    int64_t *at = bucket_of(pool, hash);
+    while (*at != NO_BLOCK) at = &pool->block[*at].next;
+    *at = block;
+    pool->block[block].hash = *hash, pool->block[block].hashed = true, pool->block[block].next = NO_BLOCK;
+}
+
+static void block_forget(struct block_pool *pool, int64_t block)
+{
+    struct kv_block *const b = &pool->block[block];
+    if (!b->hashed) return;
+    int64_t *at = bucket_of(pool, &b->hash);
+    while (*at != block) at = &pool->block[*at].next;
+    *at = b->next;
+    b->hashed = false, b->next = NO_BLOCK;
+}
+
+/* ---- users ------------------------------------------------------------------------------------------------------- */
+
+enum error_code block_pool_open(struct block_pool *pool, int64_t blocks, int64_t tokens, struct error *err)
+{
+    *pool = (struct block_pool){ .blocks = blocks, .tokens = tokens, .first = NO_BLOCK, .last = NO_BLOCK,
+                                 .buckets = 2 * blocks + 1 };
+    pool->block = calloc((size_t)blocks + 1, sizeof *pool->block);
+    pool->bucket = malloc((size_t)pool->buckets * sizeof *pool->bucket);
+    if (pool->block == NULL || pool->bucket == NULL) {
+        block_pool_close(pool);
+        return fail(err, ERR_MEMORY, "no memory for a list of %lld blocks", (long long)blocks);
+    }
+    for (int64_t i = 0; i < pool->buckets; i++) pool->bucket[i] = NO_BLOCK;
+    for (int64_t b = 0; b < blocks; b++) pool->block[b].next = NO_BLOCK, queue_add(pool, b);
+    return OK;
+}
+
+void block_pool_close(struct block_pool *pool)
+{
+    free(pool->block), free(pool->bucket);
+    *pool = (struct block_pool){ 0 };
+}
+
+int64_t blocks_for(const struct block_pool *pool, int64_t tokens) { return (tokens + pool->tokens - 1) / pool->tokens; }
+
+void blocks_take(struct block_pool *pool, int64_t *list, int64_t count)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t block = pool->first;
+        queue_leave(pool, block);
+        /* Its memory will hold other tokens from now on. */
+        block_forget(pool, block);
+        pool->block[block].users = 1;
+        list[i] = block;
+    }
+}
+
+void block_use(struct block_pool *pool, int64_t block)
+{
+    if (pool->block[block].users++ == 0) queue_leave(pool, block);
+}
+
+void blocks_release(struct block_pool *pool, const int64_t *list, int64_t count)
+{
+    for (int64_t i = count - 1; i >= 0; i--)
+        if (--pool->block[list[i]].users == 0) queue_add(pool, list[i]);
+}
+
+enum error_code block_pool_check(const struct block_pool *pool, struct error *err)
+{
+    int64_t queued = 0, unused = 0;
+    for (int64_t b = pool->first; b != NO_BLOCK && queued <= pool->blocks; b = pool->block[b].after, queued++)
+        if (pool->block[b].users != 0)
+            return fail(err, ERR_INTERNAL, "block %lld of the cache is free, and %lld sequences use it", (long long)b,
+                        (long long)pool->block[b].users);
+    for (int64_t b = 0; b < pool->blocks; b++) {
+        unused += pool->block[b].users == 0;
+        if (pool->block[b].users < 0)
+            return fail(err, ERR_INTERNAL, "block %lld of the cache was released more often than it was used",
+                        (long long)b);
+    }
+    if (queued != unused || queued != pool->free)
+        return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; its queue has %lld, and nobody uses %lld",
+                    (long long)pool->free, (long long)queued, (long long)unused);
+    return OK;
+}

@@ -1,0 +1,158 @@
+/* pages.c -- keys and values in blocks on a device.  engine.c calls.  The only error is ERR_MEMORY.
+ *
+ * Source  W. Kwon et al., "Efficient memory management for large language model serving with PagedAttention",
+ *         arXiv:2309.06180
+ */
+#include "emulated_devices/serve/pages.h"
+#include "emulated_devices/device/arena_list.h"
+#include "emulated_devices/device/compute.h"
+#include <stdlib.h>
+
+static struct device *device_of(const struct pages *pages) { return pages->stage->device; }
+
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
+
+/* The layer's second attention, of models with a shortcut, has a number behind all layers. */
+static bool has_layer(const struct stage *stage, int64_t layer)
+{
+    const struct model_config *const c = &stage->plan->model;
+    const int64_t first = c->shortcut ? second_block(c, 0) : c->L, own = layer < c->L ? layer : layer - first;
+    return (layer < c->L || (c->shortcut && layer >= first && own < c->L)) && own >= stage->first_layer &&
+           own < stage->first_layer + stage->layers;
+}
+
+enum error_code pages_open(struct pages *pages, const struct stage *stage, const struct serving_limits *limits,
+                           struct error *err)
+{
+    const struct model_config *const c = &stage->plan->model;
+    *pages = (struct pages){ .stage = stage, .blocks = limits->blocks, .tokens = limits->block_tokens,
+                             .width = 2 * stage->tp->heads.keys.count * c->A,
+                             .layers = c->shortcut ? second_block(c, c->L) : c->L };
+    pages->kv = calloc((size_t)pages->layers, sizeof *pages->kv);
+    bool ok = pages->kv != NULL;
+    for (int64_t l = 0; l < pages->layers && ok; l++) {
+        if (!has_layer(stage, l)) continue;
+        pages->kv[l] = device_tensor_2d(stage->device, BUFFERS, pages->blocks * pages->tokens, pages->width);
+        ok = pages->kv[l].data != NULL;
+        if (ok) arena_name(&stage->device->arena, pages->kv[l].data, "the key and value cache");
+    }
+    if (ok) return OK;
+    pages_close(pages);
+    return fail(err, ERR_MEMORY, "no memory for %lld blocks of keys and values", (long long)limits->blocks);
+}
+
+void pages_close(struct pages *pages)
+{
+    for (int64_t l = 0; l < pages->layers && pages->kv; l++)
+        if (tensor_present(pages->kv[l])) device_free(device_of(pages), pages->kv[l]);
+    free(pages->kv);
+    *pages = (struct pages){ 0 };
+}
+
+uint64_t pages_bytes(const struct pages *pages)
+{
+    uint64_t bytes = 0;
+    for (int64_t l = 0; l < pages->layers; l++)
+        if (tensor_present(pages->kv[l])) bytes += tensor_bytes(pages->kv[l]);
+    return bytes;
+}
+
+/* ---- keys and values --------------------------------------------------------------------------------------------- */
+
+/* Where a position of a sequence is in the memory of a layer, in rows. */
+static int64_t row_of(const struct pages *pages, const struct sequence *sequence, int64_t position)
+{
+    return sequence->block[position / pages->tokens] * pages->tokens + position % pages->tokens;
+}
+
+static char *pages_row(struct tensor t, int64_t row)
+{
+    return (char *)t.data + (size_t)(row * tensor_cols(t)) * dtype_size(t.dtype);
+}
+
+/* Keys and values are the last columns of the rows that attention reads. */
+static void keep_piece(const struct pages *pages, struct tensor kv, const struct token_piece *piece, struct tensor qkv)
+{
+    const uint64_t width = (uint64_t)pages->width * dtype_size(kv.dtype),
+                   pitch = (uint64_t)tensor_cols(qkv) * dtype_size(qkv.dtype);
+    const char *from = (const char *)qkv.data + pitch - width;
+    for (int64_t i = 0, n; i < piece->count; i += n, from += (uint64_t)n * pitch) {
+        const int64_t at = piece->first + i, left = pages->tokens - at % pages->tokens;
+        n = piece->count - i < left ? piece->count - i : left;
+        device_copy_rows(device_of(pages), pages_row(kv, row_of(pages, piece->of, at)), width, from, pitch, width, n);
+    }
+}
+
+/* The keys and values of a sequence's first tokens, side by side. */
+static struct tensor bring_blocks(const struct pages *pages, struct tensor kv, const struct sequence *sequence,
+                                  int64_t tokens, struct tensor room)
+{
+    const struct tensor whole = tensor_rows_of(room, 0, tokens);
+    for (int64_t at = 0, n; at < tokens; at += n) {
+        n = tokens - at < pages->tokens ? tokens - at : pages->tokens;
+        device_copy(device_of(pages), pages_row(whole, at), pages_row(kv, row_of(pages, sequence, at)),
+                    (uint64_t)(n * pages->width) * dtype_size(kv.dtype));
+    }
+    return whole;
+}
+
+/* ---- attention --------------------------------------------------------------------------------------------------- */
+
+/* Pairs of a query of the piece and a key that it sees. */
+static double pairs_of(const struct token_piece *piece, int64_t window)
+{
+    double pairs = 0;
+    for (int64_t i = 0; i < piece->count; i++) {
+        const int64_t keys = piece->first + i + 1;
+        pairs += (double)(window > 0 && window < keys ? window : keys);
+    }
+    return pairs;
+}
+
+/* One kernel computes all pieces of a layer. */
+static void add_cost(struct op_cost *sum, double *all, const struct token_piece *piece, const struct attention *shape,
+                     enum dtype dtype)
+{
+    const int64_t keys = piece->first + piece->count;
+    const struct op_cost one = attention_part_forward_cost(shape->pairs, piece->count, keys, *shape, dtype);
+    sum->flops += one.flops, sum->bytes += one.bytes, sum->depth = one.depth;
+    if (keys > sum->columns) sum->columns = keys;
+    sum->seen += shape->pairs, *all += (double)piece->count * (double)keys;
+}
+
+static int64_t longest_of(const struct iteration *now)
+{
+    int64_t most = 0;
+    for (int64_t i = 0; i < now->pieces; i++)
+        if (now->piece[i].first + now->piece[i].count > most) most = now->piece[i].first + now->piece[i].count;
+    return most;
+}
+
+enum error_code pages_attend(struct pages *pages, const struct answering_attention *call, struct error *err)
+{
+    struct device *const d = device_of(pages);
+    const struct iteration *const now = pages->now;
+    const struct tensor kv = pages->kv[call->layer], positions = pages->stage->micro[0].positions;
+    struct op_cost cost = { .flops = 0 };
+    double all = 0;
+    const struct tensor room = device_tensor_2d(d, BUFFERS, longest_of(now), pages->width);
+    if (room.data == NULL) return fail(err, ERR_MEMORY, "no memory for the keys of a sequence");
+    /* All keys are there before any query reads: a sequence may share blocks that another one has just filled. */
+    for (int64_t i = 0, at = 0; i < now->pieces; at += now->piece[i++].count)
+        keep_piece(pages, kv, &now->piece[i], tensor_rows_of(call->qkv, at, now->piece[i].count));
+    dev_charge(d, "copy keys and values", tensor_2d(NULL, kv.dtype, now->tokens, pages->width), 2, 0);
+    for (int64_t i = 0, at = 0; i < now->pieces; at += now->piece[i++].count) {
+        const struct token_piece *const p = &now->piece[i];
+        const struct tensor whole = bring_blocks(pages, kv, p->of, p->first + p->count, room);
+        struct attention shape = call->shape;
+        shape.S = p->first + p->count, shape.pairs = pairs_of(p, shape.window);
+        dev_attention_piece(d, tensor_rows_of(call->out, at, p->count), tensor_rows_of(call->lse, at, p->count),
+                            tensor_rows_of(call->qkv, at, p->count), whole,
+                            tensor_1d((int32_t *)positions.data + at, I32, p->count), shape);
+        add_cost(&cost, &all, p, &shape, d->dtype);
+    }
+    cost.seen = all > 0 ? cost.seen / all : 0;
+    device_charge(d, "attention forward", cost);
+    device_free(d, room);
+    return OK;
+}

@@ -1,0 +1,36 @@
+/* pages.h -- the keys and values of a device: the memory of the cache's blocks, and attention that reads them.
+ *
+ * Each layer of the device has memory for all blocks of the replica's cache, with the heads that this device has.  A
+ * block is consecutive in memory; a sequence's blocks may be anywhere.  The kernels of this emulation read keys that
+ * follow each other, so a sequence's blocks are copied side by side before attention; a GPU's kernel reads them where
+ * they are, so the virtual clock has one attention kernel for a layer, without these copies.
+ *
+ * engine.c calls these functions.
+ */
+#ifndef ORRERY_PAGES_H
+#define ORRERY_PAGES_H
+
+#include "emulated_devices/model/answering.h"
+#include "emulated_devices/model/stage.h"
+#include "emulated_devices/serve/scheduler.h"
+
+struct pages {
+    const struct stage *stage;          /* of the device */
+    int64_t blocks, tokens, width;      /* blocks; tokens of each; numbers of a token in a layer: keys, then values */
+    int64_t layers;                     /* as answering_attention counts them */
+    struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
+    const struct iteration *now;        /* whose rows attention is asked for */
+};
+
+/** Have memory for the blocks of a stage's layers.  @return OK, or ERR_MEMORY with nothing to close. */
+enum error_code pages_open(struct pages *, const struct stage *, const struct serving_limits *, struct error *);
+void pages_close(struct pages *);
+
+/** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
+uint64_t pages_bytes(const struct pages *);
+
+/** Write the keys and values of the iteration's rows to their blocks, and attend.  For struct answering.  Local.
+ *  @return OK or ERR_MEMORY. */
+enum error_code pages_attend(struct pages *, const struct answering_attention *, struct error *);
+
+#endif

@@ -1,0 +1,225 @@
+/* report.c -- prints what serving has come to.  cli/train/serve.c calls.  Errors: ERR_FILE and ERR_MEMORY of the
+ * answers' file, ERR_CHECK of a wrong token. */
+#include "emulated_devices/serve/report.h"
+#include "emulated_devices/plan/plan.h"
+#include "ref/io/document.h"
+#include "ref/io/figures.h"
+#include "ref/io/json.h"
+#include "ref/io/output.h"
+#include "ref/io/table.h"
+#include "ref/io/terminal.h"
+#include "ref/text/generate.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+enum error_code serving_report_make(struct serving_report *report, struct error *err)
+{
+    const struct serving_record *const r = report->record;
+    report->verdict = (struct verdict){ .first_wrong = -1 };
+    for (int64_t i = 0; i < r->requests && report->job->check; i++)
+        verdict_add(&report->verdict, &r->answer[i].verdict, report->job->requests->at[i].name);
+    return serving_metrics_of(&report->metrics, r, report->job->requests, &report->job->limits, &report->target, err);
+}
+
+/* ---- lines ------------------------------------------------------------------------------------------------------- */
+
+static double per_second(int64_t count, double seconds) { return seconds > 0 ? (double)count / seconds : 0; }
+
+static void print_head(const struct serving_report *report)
+{
+    const struct plan *const p = report->job->plan;
+    const struct serving_metrics *const m = &report->metrics;
+    say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
+        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+        report->cluster);
+    say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
+        printable_path(report->trace).text);
+    say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
+        plural(m->prompt_tokens), (long long)m->tokens);
+}
+
+static void print_cache(const struct serving_report *report)
+{
+    const struct serving_metrics *const m = &report->metrics;
+    const struct serving_limits *const l = &report->job->limits;
+    say(stdout, 8, "cache   %lld blocks of %lld tokens a replica, %s a device", (long long)l->blocks,
+        (long long)l->block_tokens, size_format(report->record->replica[0].cache_bytes).text);
+    say(stdout, 8, "        at most %lld used, %.1f %% on average; %lld preemption%s", (long long)m->most_blocks,
+        100 * m->used, (long long)m->preemptions, plural(m->preemptions));
+    say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
+        plural(m->shared_tokens));
+    say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
+        plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
+}
+
+static void add_row(struct table *table, const char *what, const struct time_spread *s)
+{
+    if (s->count == 0) return;
+    table_row(table, "%s\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g", what, s->mean * 1e3, s->p50 * 1e3, s->p90 * 1e3, s->p99 * 1e3,
+              s->most * 1e3);
+}
+
+static void print_times(const struct serving_metrics *metrics)
+{
+    struct table t = table_start("times", 1, "virtual time\tmean ms\tp50 ms\tp90 ms\tp99 ms\tmost ms");
+    add_row(&t, "to first token", &metrics->first_token);
+    add_row(&t, "per output token", &metrics->per_token);
+    add_row(&t, "between two tokens", &metrics->gap);
+    add_row(&t, "of a request", &metrics->latency);
+    printf("\n");
+    table_end(&t);
+    printf("\n");
+}
+
+static void print_rates(const struct serving_report *report)
+{
+    const struct serving_metrics *const m = &report->metrics;
+    const struct serving_target *const t = &report->target;
+    say(stdout, 8, "rate    %.4g requests/s in %s of virtual time", per_second(m->requests, m->seconds),
+        time_format(m->seconds).text);
+    say(stdout, 8, "        %.4g tokens/s of answers, %.4g of prompts and answers", per_second(m->tokens, m->seconds),
+        per_second(m->prompt_tokens + m->tokens, m->seconds));
+    if (t->first_token == 0 && t->per_token == 0) return;
+    say(stdout, 8, "target  %s%s%s%s%s", t->first_token > 0 ? "first token within " : "",
+        t->first_token > 0 ? time_format(t->first_token).text : "",
+        t->first_token > 0 && t->per_token > 0 ? ", " : "", t->per_token > 0 ? time_format(t->per_token).text : "",
+        t->per_token > 0 ? " a token" : "");
+    say(stdout, 8, "        met by %lld of %lld requests (%.1f %%): goodput %.4g requests/s", (long long)m->attained,
+        (long long)m->requests, 100 * per_second(m->attained, (double)m->requests),
+        per_second(m->attained, m->seconds));
+}
+
+/* A line says what was judged, the next what could not be, and how near the logits were. */
+static void report_verdict(const struct serving_report *report)
+{
+    const struct verdict *const v = &report->verdict;
+    char line[300];
+    if (!report->job->check) return;
+    const char *const word = v->wrong > 0 ? "WRONG" : v->open > 0 ? "NOT ENOUGH" : "OK";
+    snprintf(line, sizeof line, "%s: %lld of %lld tokens are those of the request alone on one device", word,
+             (long long)v->right, (long long)v->tokens);
+    say(stdout, 8, "check   %s", line);
+    if (v->open > 0)
+        say(stdout, 8, "        %lld cannot be judged: rounding could choose another; %lld of these are equal",
+            (long long)v->open, (long long)v->open_equal);
+    if (v->wrong > 0) say(stdout, 8, "        %lld wrong; first: %s", (long long)v->wrong, v->why);
+    if (report->job->plan->model.exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
+    else
+        say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest,
+            v->bound);
+    if (document_is_quiet()) document_verdict(line);
+}
+
+/* ---- JSON -------------------------------------------------------------------------------------------------------- */
+
+static const char *finish_word(enum finish finish) { return finish == FINISH_STOP ? "stop" : "length"; }
+
+static void add_answer(cJSON *row, const struct serving_report *report, int64_t i)
+{
+    const struct serving_record *const r = report->record;
+    const struct answer *const a = &r->answer[i];
+    const int64_t *const time = r->time + r->first[i];
+    const struct request *const asked = &report->job->requests->at[i];
+    json_add(row, "id %s finish %s prompt_tokens %g tokens %g arrival %.17g first_token %.17g end %.17g preempted %g"
+             " shared_tokens %g", asked->name, finish_word(a->finish), (double)asked->prompt.count,
+             (double)a->tokens, (double)asked->arrival / 1e12, (double)time[0] / 1e12,
+             (double)time[a->tokens - 1] / 1e12, (double)a->preempted, (double)a->shared);
+    cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
+}
+
+static void add_check(cJSON *data, const struct verdict *v)
+{
+    json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %.17g"
+             " bound %.17g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
+             (double)v->open, v->farthest, v->bound, v->wrong == 0 && v->open == 0, v->why);
+}
+
+static void add_data(const struct serving_report *report)
+{
+    cJSON *const data = document_data();
+    const struct serving_metrics *const m = &report->metrics;
+    const struct plan *const p = report->job->plan;
+    if (data == NULL) return;
+    json_add(data, "model %s dtype %s exact %hhd dp %d tp %d pp %d cluster %s requests %g prompt_tokens %g tokens %g"
+             " seconds %.17g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
+             dtype_name(p->dtype), p->model.exact, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+             report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
+             (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
+    json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
+             " most_blocks %g cache_used %.17g cache_bytes %g", per_second(m->requests, m->seconds),
+             per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
+             (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
+             (double)report->record->replica[0].cache_bytes);
+    if (report->job->check) add_check(data, &report->verdict);
+    cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
+    for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
+}
+
+void serving_report_print(const struct serving_report *report)
+{
+    print_head(report);
+    print_cache(report);
+    print_times(&report->metrics);
+    print_rates(report);
+    report_verdict(report);
+    add_data(report);
+}
+
+/* ---- answers ----------------------------------------------------------------------------------------------------- */
+
+/* The text that an answer adds to its prompt, for free(); NULL: no memory, or a token that the tokenizer lacks. */
+static char *text_of(const struct serving_report *report, int64_t i)
+{
+    const struct serving_record *const r = report->record;
+    const struct token_ids *const prompt = &report->job->requests->at[i].prompt;
+    struct text_stream all = { .tokenizer = report->tokenizer };
+    struct error unread;
+    char *text = NULL;
+    size_t bytes;
+    enum error_code e = OK;
+    FILE *const out = open_memstream(&text, &bytes);
+    for (int64_t k = 0; k < prompt->count && !e && out; k++) e = text_stream_add(&all, prompt->id[k], &unread);
+    text_stream_show(&all, out);
+    for (int64_t k = 0; k < r->answer[i].tokens && !e && out; k++)
+        e = text_stream_add(&all, r->token[r->first[i] + k], &unread);
+    if (out) text_stream_end(&all);
+    text_stream_free(&all);
+    if (out && fclose(out) == 0 && !e) return text;
+    free(text);
+    return NULL;
+}
+
+enum error_code serving_answers_write(const struct serving_report *report, const char *path, struct error *err)
+{
+    char *all = NULL;
+    size_t bytes = 0;
+    FILE *const out = open_memstream(&all, &bytes);
+    bool ok = out != NULL;
+    for (int64_t i = 0; i < report->record->requests && ok; i++) {
+        cJSON *const row = cJSON_CreateObject();
+        char *const words = text_of(report, i);
+        add_answer(row, report, i);
+        if (words) json_add(row, "text %s", words);
+        char *const text = json_text(row, false);
+        ok = text && fprintf(out, "%s\n", text) > 0;
+        cJSON_free(text), cJSON_Delete(row);
+        free(words);
+    }
+    ok = out && fclose(out) == 0 && ok;
+    const enum error_code e = ok ? file_write_all(path, all, bytes, err)
+                                 : fail(err, ERR_MEMORY, "no memory to write the answers");
+    free(all);
+    return e;
+}
+
+enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+{
+    const struct verdict *const v = &report->verdict;
+    if (!report->job->check) return OK;
+    if (v->wrong > 0)
+        return fail(err, ERR_CHECK, "%lld of %lld tokens are wrong; first: %s", (long long)v->wrong,
+                    (long long)v->tokens, v->why);
+    if (v->open == 0) return OK;
+    return fail(err, ERR_CHECK, "NOT ENOUGH: %lld of %lld tokens cannot be judged%s", (long long)v->open,
+                (long long)v->tokens, report->job->plan->model.exact ? "" : "; --arithmetic exact judges all");
+}

@@ -1,0 +1,269 @@
+/* scheduler.c -- plans iterations of a replica: sequences that run, then those that wait; preemption; prefixes from the
+ * cache.  engine.c calls.  Pure: no devices, no time.  ERR_MEMORY of scheduler_open, ERR_INTERNAL of its checks. */
+#include "emulated_devices/serve/scheduler.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+
+/* ---- sequences --------------------------------------------------------------------------------------------------- */
+
+struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *end,
+                              int64_t block)
+{
+    struct sequence *const s = calloc(1, sizeof *s);
+    const size_t all = (size_t)(count + end->most), blocks = (all + (size_t)block - 1) / (size_t)block;
+    if (s == NULL) return NULL;
+    *s = (struct sequence){ .number = number, .prompt = count, .count = count, .end = *end,
+                            .token = malloc(all * sizeof *s->token), .block = malloc(blocks * sizeof *s->block),
+                            .hash = malloc(blocks * sizeof *s->hash) };
+    if (s->token && s->block && s->hash) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
+    sequence_free(s);
+    return NULL;
+}
+
+void sequence_free(struct sequence *sequence)
+{
+    if (sequence == NULL) return;
+    free(sequence->token), free(sequence->block), free(sequence->hash);
+    free(sequence);
+}
+
+/* The hash of a full block of a sequence, which depends on all blocks before it. */
+static const struct sha256_text *hash_of(struct sequence *sequence, int64_t block, int64_t tokens)
+{
+    for (; sequence->hashes <= block; sequence->hashes++) {
+        const int64_t i = sequence->hashes;
+        sequence->hash[i] = block_hash(i > 0 ? &sequence->hash[i - 1] : NULL, sequence->token + i * tokens, tokens);
+    }
+    return &sequence->hash[block];
+}
+
+/* ---- opening, closing -------------------------------------------------------------------------------------------- */
+
+enum error_code scheduler_open(struct scheduler *scheduler, const struct serving_limits *limits, struct error *err)
+{
+    *scheduler = (struct scheduler){ .limits = *limits };
+    scheduler->running = calloc((size_t)limits->running + 1, sizeof *scheduler->running);
+    scheduler->now.piece = calloc((size_t)limits->running + 1, sizeof *scheduler->now.piece);
+    enum error_code e = scheduler->running && scheduler->now.piece ? OK
+                        : fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)limits->running);
+    if (!e) e = block_pool_open(&scheduler->pool, limits->blocks, limits->block_tokens, err);
+    if (e) scheduler_close(scheduler);
+    return e;
+}
+
+void scheduler_close(struct scheduler *scheduler)
+{
+    block_pool_close(&scheduler->pool);
+    free(scheduler->running), free(scheduler->now.piece);
+    *scheduler = (struct scheduler){ 0 };
+}
+
+bool scheduler_idle(const struct scheduler *scheduler)
+{
+    return scheduler->active == 0 && scheduler->waiting == NULL;
+}
+
+/* ---- who waits --------------------------------------------------------------------------------------------------- */
+
+void scheduler_add(struct scheduler *scheduler, struct sequence *sequence)
+{
+    sequence->next = NULL;
+    if (scheduler->waiting) scheduler->latest->next = sequence;
+    else scheduler->waiting = sequence;
+    scheduler->latest = sequence;
+}
+
+static void wait_first(struct scheduler *scheduler, struct sequence *sequence)
+{
+    sequence->next = scheduler->waiting;
+    if (scheduler->waiting == NULL) scheduler->latest = sequence;
+    scheduler->waiting = sequence;
+}
+
+static void leave_waiting(struct scheduler *scheduler)
+{
+    scheduler->waiting = scheduler->waiting->next;
+    if (scheduler->waiting == NULL) scheduler->latest = NULL;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
+
+/* Full blocks can be found from now on, before they are computed: who finds one in this iteration reads it after all
+ * keys of its layer are written. */
+static void register_blocks(struct scheduler *scheduler, struct sequence *sequence, int64_t tokens)
+{
+    const int64_t full = tokens / scheduler->pool.tokens;
+    if (!scheduler->limits.shares) return;
+    for (; sequence->registered < full; sequence->registered++)
+        block_register(&scheduler->pool, sequence->block[sequence->registered],
+                       hash_of(sequence, sequence->registered, scheduler->pool.tokens));
+}
+
+/* Give a sequence blocks for its first tokens.  @return false: there are not enough, and nothing has changed. */
+static bool grow(struct scheduler *scheduler, struct sequence *sequence, int64_t tokens)
+{
+    const int64_t more = blocks_for(&scheduler->pool, tokens) - sequence->blocks;
+    if (more > scheduler->pool.free) return false;
+    if (more > 0) {
+        blocks_take(&scheduler->pool, sequence->block + sequence->blocks, more);
+        sequence->blocks += more;
+    }
+    register_blocks(scheduler, sequence, tokens);
+    return true;
+}
+
+static void release(struct scheduler *scheduler, struct sequence *sequence)
+{
+    blocks_release(&scheduler->pool, sequence->block, sequence->blocks);
+    sequence->blocks = sequence->registered = 0;
+}
+
+/* The blocks of the cache that hold a sequence's longest prefix, but never all of its tokens: the last one's logits
+ * are wanted.  @param[out] block  [blocks] room for all of its tokens.  @return how many. */
+static int64_t find_prefix(struct scheduler *scheduler, struct sequence *sequence, int64_t *block)
+{
+    const int64_t most = scheduler->limits.shares ? (sequence->count - 1) / scheduler->pool.tokens : 0;
+    int64_t found = 0;
+    for (; found < most; found++) {
+        block[found] = block_find(&scheduler->pool, hash_of(sequence, found, scheduler->pool.tokens));
+        if (block[found] == NO_BLOCK) break;
+    }
+    return found;
+}
+
+/* ---- the iteration ----------------------------------------------------------------------------------------------- */
+
+static void add_piece(struct iteration *now, struct sequence *sequence, int64_t count)
+{
+    const bool samples = sequence->computed + count == sequence->count;
+    now->piece[now->pieces++] = (struct token_piece){ sequence, sequence->computed, count, samples };
+    now->tokens += count, now->samples += samples;
+}
+
+/* The last sequence that runs loses its blocks, and begins again with all of its tokens. */
+static struct sequence *preempt_last(struct scheduler *scheduler)
+{
+    struct sequence *const last = scheduler->running[--scheduler->active];
+    release(scheduler, last);
+    last->computed = 0;
+    last->preempted++;
+    scheduler->now.preempted++, scheduler->counts.preemptions++;
+    wait_first(scheduler, last);
+    return last;
+}
+
+static void plan_running(struct scheduler *scheduler, int64_t *left)
+{
+    const int64_t chunk = scheduler->limits.chunk;
+    for (int64_t i = 0; i < scheduler->active && *left > 0; i++) {
+        struct sequence *const s = scheduler->running[i];
+        int64_t n = least(s->count - s->computed, *left);
+        if (chunk > 0) n = least(n, chunk);
+        if (n == 0) continue;
+        /* Those behind it have no tokens in this iteration yet. */
+        while (!grow(scheduler, s, s->computed + n))
+            if (preempt_last(scheduler) == s) return;
+        add_piece(&scheduler->now, s, n);
+        *left -= n;
+    }
+}
+
+/* Begin the first that waits.  @return false: it has no room. */
+static bool start_first(struct scheduler *scheduler, int64_t *left)
+{
+    struct sequence *const s = scheduler->waiting;
+    struct block_pool *const pool = &scheduler->pool;
+    const int64_t found = find_prefix(scheduler, s, s->block), shared = found * pool->tokens;
+    int64_t n = s->count - shared, unused = 0;
+    if (scheduler->limits.chunk > 0) n = least(n, scheduler->limits.chunk);
+    if (scheduler->limits.whole_prompts && n > *left) return false;
+    n = least(n, *left);
+    for (int64_t i = 0; i < found; i++) unused += pool->block[s->block[i]].users == 0;
+    /* Blocks that were found leave the queue before others are taken from it. */
+    if (blocks_for(pool, shared + n) - found > pool->free - unused) return false;
+    for (int64_t i = 0; i < found; i++) block_use(pool, s->block[i]);
+    s->blocks = s->registered = found, s->computed = shared;
+    grow(scheduler, s, shared + n);
+    leave_waiting(scheduler);
+    scheduler->running[scheduler->active++] = s;
+    if (s->preempted == 0) scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
+    s->shared += shared;
+    add_piece(&scheduler->now, s, n);
+    scheduler->now.started++;
+    *left -= n;
+    return true;
+}
+
+const struct iteration *scheduler_plan(struct scheduler *scheduler)
+{
+    struct iteration *const now = &scheduler->now;
+    struct serving_counts *const counts = &scheduler->counts;
+    int64_t left = scheduler->limits.step_tokens;
+    *now = (struct iteration){ .piece = now->piece };
+    plan_running(scheduler, &left);
+    while (now->preempted == 0 && left > 0 && scheduler->waiting && scheduler->active < scheduler->limits.running)
+        if (!start_first(scheduler, &left)) break;
+    for (int64_t i = 0; i < now->pieces; i++) now->piece[i].of->computed += now->piece[i].count;
+    const int64_t used = scheduler->pool.blocks - scheduler->pool.free;
+    counts->iterations++, counts->tokens += now->tokens, counts->used_blocks += (double)used;
+    if (used > counts->most_blocks) counts->most_blocks = used;
+    return now;
+}
+
+/* ---- what was sampled -------------------------------------------------------------------------------------------- */
+
+static enum finish finish_of(const struct sequence *sequence)
+{
+    const struct answer_end *const end = &sequence->end;
+    for (int i = 0; i < end->stops; i++)
+        if (end->stop[i] == sequence->token[sequence->count - 1]) return FINISH_STOP;
+    return sequence->count - sequence->prompt == end->most ? FINISH_LENGTH : NOT_FINISHED;
+}
+
+/* The others that run keep their order. */
+static void leave_running(struct scheduler *scheduler, const struct sequence *sequence)
+{
+    int64_t at = 0;
+    while (scheduler->running[at] != sequence) at++;
+    scheduler->active--;
+    memmove(scheduler->running + at, scheduler->running + at + 1,
+            (size_t)(scheduler->active - at) * sizeof *scheduler->running);
+}
+
+enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token, struct error *err)
+{
+    const struct iteration *const now = &scheduler->now;
+    for (int64_t i = 0; i < now->pieces; i++) {
+        struct sequence *const s = now->piece[i].of;
+        if (!now->piece[i].samples) continue;
+        s->token[s->count++] = *token++;
+        s->finish = finish_of(s);
+        if (s->finish == NOT_FINISHED) continue;
+        release(scheduler, s);
+        leave_running(scheduler, s);
+    }
+    return scheduler_check(scheduler, err);
+}
+
+enum error_code scheduler_check(const struct scheduler *scheduler, struct error *err)
+{
+    int64_t lists = 0, users = 0;
+    for (int64_t i = 0; i < scheduler->active; i++) {
+        const struct sequence *const s = scheduler->running[i];
+        lists += s->blocks;
+        if (s->blocks < blocks_for(&scheduler->pool, s->computed))
+            return fail(err, ERR_INTERNAL, "sequence %lld has %lld tokens in %lld blocks of the cache",
+                        (long long)s->number, (long long)s->computed, (long long)s->blocks);
+    }
+    for (const struct sequence *s = scheduler->waiting; s; s = s->next)
+        if (s->blocks > 0 || s->computed > 0)
+            return fail(err, ERR_INTERNAL, "sequence %lld waits, and has %lld tokens in %lld blocks of the cache",
+                        (long long)s->number, (long long)s->computed, (long long)s->blocks);
+    for (int64_t b = 0; b < scheduler->pool.blocks; b++) users += scheduler->pool.block[b].users;
+    if (lists != users)
+        return fail(err, ERR_INTERNAL, "sequences have %lld blocks in their lists; the cache counts %lld",
+                    (long long)lists, (long long)users);
+    return block_pool_check(&scheduler->pool, err);
+}

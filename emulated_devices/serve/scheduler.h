@@ -1,0 +1,119 @@
+/* scheduler.h -- which tokens of which sequences a replica computes in its next iteration.
+ *
+ * There are no phases of prompts and of answers.  A sequence has tokens, of which some are computed: their keys and
+ * values are in the cache.  An iteration computes more of them, at most `step_tokens` of all sequences together:
+ *
+ *   1. of each running sequence, in their order.  Without blocks for it, the last running one is preempted: its blocks
+ *      are released, nothing of it is computed any more, and it is the first that waits.
+ *   2. if nobody was preempted: of those that wait, first come first served, while there are tokens and blocks.  What
+ *      the cache has of a prefix is not computed again.  The first without room stops the others.
+ *
+ * When all tokens of a sequence are computed, the last one's logits give its next token.  A sequence ends with a stop
+ * token, or with as many tokens as it asked for; then its blocks are released.
+ *
+ * Source  the order of vLLM's v1 scheduler: V1 "Scheduler.schedule"; chunked prefills: A. Agrawal et al., "Taming
+ *         throughput-latency tradeoff in LLM inference with Sarathi-Serve", arXiv:2403.02310; iterations: G. Yu et al.,
+ *         "Orca", OSDI 2022.
+ *
+ * The code is pure: it knows neither devices nor time.  Equal calls give equal lists, so every device of a replica runs
+ * a scheduler of its own, and a simulator may run it without devices.  engine.c calls these functions.
+ */
+#ifndef ORRERY_SCHEDULER_H
+#define ORRERY_SCHEDULER_H
+
+#include "emulated_devices/serve/blocks.h"
+
+/* The bounds of an iteration, and of the cache. */
+struct serving_limits {
+    int64_t step_tokens;                /* tokens of an iteration */
+    int64_t running;                    /* sequences that run at the same time */
+    int64_t chunk;                      /* tokens of one sequence in an iteration; 0: all that there are */
+    bool whole_prompts;                 /* a prompt is computed in one iteration, or waits */
+    bool shares;                        /* prefixes that are in the cache are not computed again */
+    int64_t blocks, block_tokens;       /* of the cache; tokens of each */
+};
+
+/* Stop tokens and the most tokens of an answer. */
+struct answer_end { int64_t most; const int32_t *stop; int stops; };
+
+/* Why a sequence has ended. */
+enum finish { NOT_FINISHED, FINISH_LENGTH, FINISH_STOP };
+
+struct sequence {
+    int64_t number;                     /* the caller's, for example of its request */
+    int32_t *token;                     /* [prompt + end.most] the prompt, then the answer so far; owned */
+    int64_t prompt, count;              /* tokens of the prompt; of both */
+    struct answer_end end;              /* the caller's; outlives the sequence */
+    int64_t computed;                   /* tokens whose keys and values are in the cache */
+    int64_t *block, blocks;             /* [blocks] of the cache, in the order of its tokens; owned */
+    struct sha256_text *hash;           /* [hashes] of its full blocks; owned */
+    int64_t hashes, registered;         /* known so far; blocks that can be found */
+    int64_t shared;                     /* tokens found in the cache, over all of its starts */
+    int64_t preempted;                  /* how often */
+    enum finish finish;                 /* whether it has ended, and why */
+    struct sequence *next;              /* behind it, among those that wait */
+};
+
+/* Consecutive tokens of one sequence in an iteration. */
+struct token_piece {
+    struct sequence *of;                /* the sequence */
+    int64_t first, count;               /* positions of its tokens */
+    bool samples;                       /* the last one's logits give the next token */
+};
+
+struct iteration {
+    struct token_piece *piece;                /* [pieces], at most one for each running sequence; the scheduler's */
+    int64_t pieces, tokens, samples;    /* pieces; their tokens together; pieces that sample */
+    int64_t preempted, started;         /* sequences that lost their blocks, and that began or began again */
+};
+
+/* Sums over all iterations so far. */
+struct serving_counts {
+    int64_t iterations, tokens;         /* tokens: computed, those again after a preemption too */
+    int64_t prompt_tokens, shared_tokens;       /* of prompts when they begin; of these in the cache */
+    int64_t preemptions, most_blocks;   /* blocks: used at the same time */
+    double used_blocks;                 /* sum over iterations, for their mean */
+};
+
+struct scheduler {
+    struct serving_limits limits;       /* a copy */
+    struct block_pool pool;             /* of the cache */
+    struct sequence **running;          /* [active] in the order in which they began */
+    int64_t active;                     /* sequences that run */
+    struct sequence *waiting, *latest;  /* the first and the last that wait */
+    struct iteration now;               /* the last one planned */
+    struct serving_counts counts;       /* so far */
+};
+
+/** A scheduler without sequences.  @return OK, or ERR_MEMORY with nothing to close. */
+enum error_code scheduler_open(struct scheduler *, const struct serving_limits *, struct error *);
+/** Close it; sequences are the caller's. */
+void scheduler_close(struct scheduler *);
+
+/** A sequence for a prompt, of which nothing is computed.
+ *  @param block  tokens of a block of the cache.  @return NULL without memory; else for sequence_free. */
+struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *,
+                              int64_t block);
+void sequence_free(struct sequence *);
+
+/** Tokens that the cache must hold for a prompt and its whole answer: all but the last, which nobody reads. */
+static inline int64_t sequence_needs(int64_t prompt, int64_t most) { return prompt + most - 1; }
+
+/** A sequence has come: it waits behind the others.  The cache must have room for it alone. */
+void scheduler_add(struct scheduler *, struct sequence *);
+
+/** Whether no sequence runs or waits. */
+bool scheduler_idle(const struct scheduler *);
+
+/** Plan the next iteration.  From now on its tokens count as computed.  @return valid until the next call. */
+const struct iteration *scheduler_plan(struct scheduler *);
+
+/** Take the tokens that the iteration has sampled, in the order of its pieces that sample.
+ *  @param token  [samples]
+ *  @return OK, or ERR_INTERNAL if the blocks of sequences and the cache's counts do not fit together. */
+enum error_code scheduler_take(struct scheduler *, const int32_t *token, struct error *);
+
+/** Whether every block is in as many lists as it has users, and the pool's counts fit.  @return OK or ERR_INTERNAL. */
+enum error_code scheduler_check(const struct scheduler *, struct error *);
+
+#endif
