@@ -46,4 +46,11 @@ test_refusals() {
     expect_error '--owners-out no/where: cannot be written'
 }
 
-run_tests test_other_owners test_refusals
+# A device without an expert sends copies again at the same moment as devices whose experts are on the slow tier.
+test_devices_without_experts() {
+    run train --model glm4-moe-tiny:E=3,L=3 --router sigmoid --dp 4 --ep 4 --dispatch fssdp --copies 1 --copy-again --offload weights,experts \
+        --steps 2 --batch 19 --seq 7 --optimizer sgd --wait-limit 5 --check ref
+    expect_status 0; expect_silent; expect_out '^OK: '
+}
+
+run_tests test_other_owners test_refusals test_devices_without_experts

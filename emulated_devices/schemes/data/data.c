@@ -296,7 +296,8 @@ struct model_state data_peak(const struct data_parallel *dp)
 bool data_keeps_weights(const struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
-    bool kept = true;
+    /* A device may have no expert of the part, and so no unit of experts; the others' experts are here or away. */
+    bool kept = dp->expert_shards.weights == 1 && !offloads(&dp->request, PARAMETERS);
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++)
         kept = kept && !dp->unit[unit[k]].passing_w;
     return kept;
