@@ -103,11 +103,42 @@ static void every_offer(void *context, const struct layer_plan *plan, const stru
     layer_search_offer(context, plan);
 }
 
+/* How many plans there are, without making them: the last stages first. */
+static double every_count(const struct layer_table *table, int layer, int before, double *known)
+{
+    double *const at = &known[layer * (table->devices + 1) + before], sum = 0;
+    if (layer == table->layers) return before == table->devices;
+    if (*at >= 0) return *at;
+    for (int z = 0; z < table->sizes; z++) {
+        const int devices = table->size[z];
+        double ways = 1;
+        if (before + devices > table->devices || !layer_stage_begins(before, devices)) continue;
+        for (int end = layer + 1; end <= table->layers && ways > 0; end++) {
+            int there = 0;
+            for (int s = 0; s < table->strategies; s++)
+                there += table->strategy[s].devices == devices && layer_cost_of(table, end - 1, s)->there;
+            ways *= there;
+            if (table->link == NULL || (layer == 0 && end == table->layers))
+                sum += ways * every_count(table, end, before + devices, known);
+        }
+    }
+    return *at = sum;
+}
+
 static enum error_code every_solve(struct layer_search *search, struct error *err)
 {
-    if (layer_plans_each(search->table, EVERY_MOST, every_offer, search) <= EVERY_MOST) return OK;
-    return fail(err, ERR_PLAN, "--planner every-layer: there are more than %d plans by layers; take fewer layers or "
-                "devices, or --planner alpa, which finds the same plan", EVERY_MOST);
+    const struct layer_table *const table = search->table;
+    const int cells = (table->layers + 1) * (table->devices + 1);
+    double *const known = malloc((size_t)cells * sizeof *known);
+    if (known == NULL) return fail(err, ERR_MEMORY, "no memory to count plans by layers");
+    for (int i = 0; i < cells; i++) known[i] = -1;
+    const double plans = every_count(table, 0, 0, known);
+    free(known);
+    if (plans > EVERY_MOST)
+        return fail(err, ERR_PLAN, "--planner every-layer: there are %.2g plans by layers, more than %d; take fewer "
+                    "layers or devices, or --planner alpa, which finds as fast a plan", plans, EVERY_MOST);
+    layer_plans_each(table, EVERY_MOST, every_offer, search);
+    return OK;
 }
 
 const struct planner planner_every_layer = {
