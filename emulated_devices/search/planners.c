@@ -14,7 +14,10 @@
     X(planner_alpa)                     \
     X(planner_tensoropt)                \
     X(planner_mindspore)                \
-    X(planner_flexflow)
+    X(planner_flexflow)                 \
+    X(planner_pipette)                  \
+    X(planner_holmes)                   \
+    X(planner_pipedream)
 
 #define X(symbol) extern const struct planner symbol;
 PLANNERS(X)

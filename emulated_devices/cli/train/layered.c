@@ -111,12 +111,13 @@ enum { PLANNED_DEVICES = 64 };
 static enum error_code plan_row(const struct layered *layered, struct layered_row *row, struct error *err)
 {
     const struct layer_table *const table = layered_table(row);
-    struct plan plan;
+    struct plan plan, base = layered->searched->options->plan;
     struct sections sections;
     struct candidate planned = { .time = 0 };
     if (!layered->of_model || table->devices > PLANNED_DEVICES) return OK;
-    enum error_code e = layer_plan_sections(table, &row->search.best, &layered->searched->options->plan, &plan,
-                                            &sections, err);
+    struct cluster placed = *base.cluster;
+    if (row->search.slot) placed.slot = row->search.slot, base.cluster = &placed;
+    enum error_code e = layer_plan_sections(table, &row->search.best, &base, &plan, &sections, err);
     if (e) return e;
     e = search_plan(&plan, &planned, err);
     sections_free(&sections);

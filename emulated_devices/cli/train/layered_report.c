@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define THINNED "the table is large, so points, bounds or units of memory stand for several near them"
+
 /* ---- side by side ------------------------------------------------------------------------------------------------ */
 
 static void print_layered_head(const struct layered *layered)
@@ -127,7 +129,8 @@ static void print_explained(const struct layered *layered)
         if (row->found) print_layers(layered, row);
         else say(out, 8, "        %s", row->refused[0] ? row->refused : "finds no plan that fits");
         if (i > 0 && row->found) print_layered_why(layered, row);
-        if (row->search.thinned) say(out, 8, "        thinned: points or units of memory stand for several near them");
+        if (row->search.thinned) say(out, 8, "        up to this: " THINNED);
+        if (row->search.slot) say(out, 8, "        devices have other places than their order: --slots");
         if (row->search.predicted > 0)
             say(out, 8, "        by its own formula a step takes %s",
                 picoseconds_format((double)row->search.predicted).text);
@@ -150,14 +153,28 @@ static void print_layered_frontier(const struct layered *layered)
     }
 }
 
+/* Places as the words of --slots: "4-7,0-3"; empty without. */
+static void slots_words(const struct layered_row *row, char *text, size_t size)
+{
+    const int *const slot = row->search.slot, n = layered_table(row)->devices;
+    size_t used = (size_t)snprintf(text, size, slot ? " --slots " : "%s", "");
+    for (int d = 0, end; slot && d < n; d = end) {
+        for (end = d + 1; end < n && slot[end] == slot[end - 1] + 1; end++) { }
+        if (used < size) used += (size_t)snprintf(text + used, size - used, "%s%d", d > 0 ? "," : "", slot[d]);
+        if (end - d > 1 && used < size) used += (size_t)snprintf(text + used, size - used, "-%d", slot[end - 1]);
+    }
+}
+
 /* The words that run the first plan. */
 static void print_layered_words(const struct layered *layered)
 {
     const struct searched *const s = layered->searched;
+    char slots[2000];
     if (!layered->of_model) return;
-    say(s->out, 8, "run     orrery train --plan %s --micro %d%s%s",
+    slots_words(&layered->row[0], slots, sizeof slots);
+    say(s->out, 8, "run     orrery train --plan %s --micro %d%s%s%s",
         search_asked.out ? printable_path(search_asked.out).text : "FILE", layered_table(&layered->row[0])->micros,
-        s->common[0] ? " " : "", s->common);
+        slots, s->common[0] ? " " : "", s->common);
     if (search_asked.out == NULL) say(s->out, 8, "        --out FILE writes the file");
 }
 
@@ -171,6 +188,7 @@ void layered_print(const struct layered *layered)
     else {
         say(out, 8, "\nbest    by %s: %s", first->planner->name, first->planner->promise);
         print_layers(layered, first);
+        if (first->search.thinned) say(out, 8, "        up to this: " THINNED);
     }
     print_layered_frontier(layered);
     fprintf(out, "\n");
@@ -248,6 +266,9 @@ enum error_code layered_json(const struct layered *layered, struct error *err)
         if (from->step > 0)
             json_add(row, "virtual_step_ps %g peak_bytes %g", (double)from->step, (double)from->peak);
         if (from->search.predicted > 0) json_add(row, "own_step_ps %g", (double)from->search.predicted);
+        if (from->search.slot)
+            cJSON_AddItemToObject(row, "slots",
+                                  cJSON_CreateIntArray(from->search.slot, layered_table(from)->devices));
         add_sections(row, from);
         cJSON *const frontier = from->search.points > 0 ? cJSON_AddArrayToObject(row, "frontier") : NULL;
         for (int p = 0; p < from->search.points; p++)

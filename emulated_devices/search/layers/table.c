@@ -99,6 +99,16 @@ picoseconds layer_slowed(const struct layer_table *table, picoseconds time, int 
     return least == 100 ? time : (100 * time + least - 1) / least;
 }
 
+double layer_bandwidth(const struct layer_table *table, int from, int to)
+{
+    if (table->bandwidth) return table->bandwidth[(size_t)from * (size_t)table->devices + (size_t)to];
+    for (int l = 0; l < table->levels; l++) {
+        const int n = table->level[l].devices;
+        if (n == 0 || from / n == to / n) return table->level[l].rate;
+    }
+    return 0;
+}
+
 /* ---- a plan ------------------------------------------------------------------------------------------------------ */
 
 picoseconds layer_stage_time(const struct layer_table *table, const struct layer_plan *plan, int stage)

@@ -40,6 +40,7 @@ struct layer_cost {
     picoseconds computing;              /* the part of `time` that is no waiting for messages */
     uint64_t state, activation;         /* bytes kept; bytes for each microbatch in flight */
     uint64_t sent[CLUSTER_LEVELS];      /* bytes that a device sends in a step, by the level of the link */
+    uint64_t shared;                    /* of these, weights and gradients: to the copies of the layer */
 };
 
 /* An operator reads what another has computed. */
@@ -58,8 +59,11 @@ struct layer_table {
     uint64_t beside[SIZES_MOST];        /* bytes that a stage of this size needs besides its layers */
     picoseconds hop[SIZES_MOST][SIZES_MOST];    /* a microbatch's way from a stage of one size to the next, and back */
     int *percent;                       /* [devices] speed of each device; NULL: all have 100 */
-    double *bandwidth;                  /* [devices * devices] 10^6 bytes a second from one to another; NULL: not
-                                         * known */
+    uint64_t stream;                    /* bytes of a microbatch's residual stream, whole */
+    int levels;                         /* of links: neighbours share the first */
+    struct { int devices; double rate; } level[CLUSTER_LEVELS];         /* of a unit, 0: all; 10^6 bytes a second */
+    double *bandwidth;                  /* [devices * devices] measured rates from one device to another, likewise;
+                                         * NULL: those of the levels */
     int links;
     struct layer_link *link;            /* [links] a graph of operators; NULL: each layer reads the one before */
 };
@@ -101,6 +105,9 @@ int layer_size_find(const struct layer_table *, int devices);
 
 /** A stage's time on these devices: by the slowest of them. */
 picoseconds layer_slowed(const struct layer_table *, picoseconds time, int first_device, int devices);
+
+/** The rate from one device to another, 10^6 bytes a second; 0: the table says none. */
+double layer_bandwidth(const struct layer_table *, int from, int to);
 
 /** Microbatches in flight in a stage: `after` counts it and all stages behind it. */
 static inline int layer_flight(const struct layer_table *table, int after)

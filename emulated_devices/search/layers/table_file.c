@@ -82,12 +82,13 @@ static enum error_code read_strategies(struct layer_table *table, const cJSON *r
 static enum error_code read_cost(struct layer_table *table, const cJSON *from, const char *where, int kind,
                                  struct error *err)
 {
-    int64_t strategy, time, once, computing, state, activation;
+    int64_t strategy, time, once, computing, state, activation, shared;
     enum error_code e = json_int(from, where, "strategy", 0, table->strategies - 1, &strategy, err);
     if (!e) e = json_int(from, where, "time_ps", 0, MOST_PS, &time, err);
     if (!e) e = optional(from, where, "once_ps", MOST_PS, &once, err);
     if (!e) e = optional(from, where, "state_bytes", MOST_BYTES, &state, err);
     if (!e) e = optional(from, where, "activation_bytes", MOST_BYTES, &activation, err);
+    if (!e) e = optional(from, where, "shared_bytes", MOST_BYTES, &shared, err);
     computing = e ? 0 : time;
     if (!e && json_has(from, "computing_ps")) e = json_int(from, where, "computing_ps", 0, time, &computing, err);
     if (e) return e;
@@ -95,7 +96,8 @@ static enum error_code read_cost(struct layer_table *table, const cJSON *from, c
     if (cost->there)
         return fail(err, ERR_FORMAT, "%s: kind %d: strategy %d has two costs", where, kind, (int)strategy);
     *cost = (struct layer_cost){ .there = true, .time = time, .once = once, .computing = computing,
-                                 .state = (uint64_t)state, .activation = (uint64_t)activation };
+                                 .state = (uint64_t)state, .activation = (uint64_t)activation,
+                                 .shared = (uint64_t)shared };
     const cJSON *sent = cJSON_GetObjectItemCaseSensitive(from, "sent_bytes");
     for (int l = 0; l < CLUSTER_LEVELS && cJSON_IsArray(sent) && l < cJSON_GetArraySize(sent); l++) {
         int64_t bytes;
@@ -197,11 +199,29 @@ static enum error_code read_edges(struct layer_table *table, const cJSON *root, 
     return json_has(root, "edges") ? read_matrix(table, root, where, "edges", table->layouts, put_edge, err) : OK;
 }
 
+/* Rates by level: neighbours share the first. */
+static enum error_code read_levels(struct layer_table *table, const cJSON *root, const char *where, struct error *err)
+{
+    const cJSON *one;
+    int64_t devices, rate;
+    enum error_code e = optional(root, where, "stream_bytes", MOST_BYTES, &devices, err);
+    table->stream = (uint64_t)devices;
+    cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(root, "levels")) {
+        if (!e && table->levels == CLUSTER_LEVELS)
+            e = fail(err, ERR_FORMAT, "%s: levels: at most %d", where, CLUSTER_LEVELS);
+        if (!e) e = optional(one, where, "devices", MESH_MOST_DEVICES, &devices, err);
+        if (!e) e = json_int(one, where, "MB_per_second", 1, MOST_PS, &rate, err);
+        if (e) return e;
+        table->level[table->levels].devices = (int)devices, table->level[table->levels++].rate = (double)rate;
+    }
+    return e;
+}
+
 static enum error_code read_machine(struct layer_table *table, const cJSON *root, const char *where, struct error *err)
 {
     const size_t n = (size_t)table->devices;
-    enum error_code e = OK;
-    if (json_has(root, "bandwidth")) {
+    enum error_code e = read_levels(table, root, where, err);
+    if (!e && json_has(root, "bandwidth")) {
         table->bandwidth = calloc(n * n, sizeof *table->bandwidth);
         if (table->bandwidth == NULL) return no_room(err);
         e = read_matrix(table, root, where, "bandwidth", table->devices, put_bandwidth, err);
@@ -319,8 +339,9 @@ static void write_kinds(cJSON *root, const struct layer_table *table)
             const struct layer_cost *const c = &table->cost[k * table->strategies + s];
             if (!c->there) continue;
             cJSON *const row = json_add(json_row(costs), "strategy %d time_ps %g once_ps %g computing_ps %g "
-                                        "state_bytes %g activation_bytes %g", s, (double)c->time, (double)c->once,
-                                        (double)c->computing, (double)c->state, (double)c->activation);
+                                        "state_bytes %g activation_bytes %g shared_bytes %g", s, (double)c->time,
+                                        (double)c->once, (double)c->computing, (double)c->state,
+                                        (double)c->activation, (double)c->shared);
             cJSON *const sent = cJSON_AddArrayToObject(row, "sent_bytes");
             for (int l = 0; l < CLUSTER_LEVELS; l++)
                 cJSON_AddItemToArray(sent, cJSON_CreateNumber((double)c->sent[l]));
@@ -344,6 +365,9 @@ static void write_sizes(cJSON *root, const struct layer_table *table)
 static void write_machine(cJSON *root, const struct layer_table *table)
 {
     const int n = table->devices;
+    cJSON *const levels = cJSON_AddArrayToObject(json_add(root, "stream_bytes %g", (double)table->stream), "levels");
+    for (int l = 0; l < table->levels; l++)
+        json_add(json_row(levels), "devices %d MB_per_second %g", table->level[l].devices, table->level[l].rate);
     if (table->percent) {
         cJSON *const list = cJSON_AddArrayToObject(root, "percent");
         for (int d = 0; d < n; d++) cJSON_AddItemToArray(list, cJSON_CreateNumber(table->percent[d]));

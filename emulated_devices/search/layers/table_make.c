@@ -168,6 +168,7 @@ static struct layer_cost with_end(struct layer_cost layer, struct layer_cost end
 {
     layer.time += end.time, layer.once += end.once, layer.computing += end.computing;
     layer.state += end.state, layer.activation += end.activation;
+    layer.shared += end.shared;
     for (int i = 0; i < CLUSTER_LEVELS; i++) layer.sent[i] += end.sent[i];
     return layer;
 }
@@ -228,6 +229,10 @@ static enum error_code take_machine(struct layer_table *table, const struct plan
     for (int a = 0; a < table->sizes; a++)
         for (int b = 0; b < table->sizes; b++)
             table->hop[a][b] = measure_hop(base, table->size[a], table->size[b], table->micros);
+    table->stream = (uint64_t)(base->B / table->micros * base->S * base->model.D) * dtype_size(base->dtype);
+    table->levels = c ? c->levels : 0;
+    for (int l = 0; l < table->levels; l++)
+        table->level[l].devices = c->link[l].devices, table->level[l].rate = (double)c->link[l].rate;
     if (c == NULL || c->speeds == 0) return OK;
     table->percent = calloc((size_t)table->devices, sizeof *table->percent);
     if (table->percent == NULL) return fail(err, ERR_MEMORY, "no memory for the speeds of %d devices", table->devices);
