@@ -200,10 +200,11 @@ static enum error_code layered_solve(struct layered *layered, struct error *err)
     }
     e = solve_rows(layered, err);
     if (e) return e;
-    if (layered->rows == 0 || !layered->row[0].found) return layered_nothing_fits(layered, err);
-    layered_print(layered);
-    if (search_asked.out) e = fail_about(err, layered_write(layered, search_asked.out, err), "--out");
-    return !e && layered->searched->options->json ? layered_json(layered, err) : e;
+    const bool found = layered->rows > 0 && layered->row[0].found;
+    if (found) layered_print(layered);
+    if (found && search_asked.out) e = fail_about(err, layered_write(layered, search_asked.out, err), "--out");
+    if (!e && layered->searched->options->json) e = layered_json(layered, err);
+    return e || found ? e : layered_nothing_fits(layered, err);
 }
 
 enum error_code layered_run(struct searched *searched, struct error *err)

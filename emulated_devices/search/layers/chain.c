@@ -10,7 +10,7 @@
 
 /* A table with so many pairs of layer and strategy has its whole frontier; those of models with 80 layers have some
  * thousand points, of which 48 lose less than 1 % of the time (tests/devices/test_planners.c). */
-enum { CHAIN_SMALL = 256, CHAIN_ALL = 1 << 20, CHAIN_FEW = 48 };
+enum { CHAIN_SMALL = 1024, CHAIN_ALL = 1 << 20, CHAIN_FEW = 48 };
 
 int chain_usual_most(const struct layer_table *table)
 {

@@ -24,7 +24,7 @@ static enum error_code few_layers_plan(struct plan *q, const struct plan *base, 
 }
 
 /* A place of the pipeline: the largest of its devices. */
-struct measured_place { picoseconds passes, rest; uint64_t peak, kept, shared, sent[CLUSTER_LEVELS]; };
+struct measured_place { picoseconds passes, rest; uint64_t peak, active, kept, shared, sent[CLUSTER_LEVELS]; };
 struct measured_places { struct measured_place at[2]; picoseconds computing; };
 
 static void note_larger(uint64_t *most, uint64_t value) { *most = value > *most ? value : *most; }
@@ -44,6 +44,7 @@ static enum error_code measure_note(struct trainer *trainer, void *context, stru
     if (passes > place->passes) place->passes = passes;
     if (trainer->device->clock.now - end > place->rest) place->rest = trainer->device->clock.now - end;
     note_larger(&place->peak, trainer->device->arena.peak.total);
+    note_larger(&place->active, trainer->device->arena.peak.tag[ACTIVATIONS]);
     note_larger(&place->kept, trainer->device->arena.now.total);
     note_larger(&place->shared, ledger_kind(&trainer->comm->counted, TRAFFIC_DATA).bytes_sent);
     for (int l = 0; l < CLUSTER_LEVELS; l++)
@@ -91,7 +92,8 @@ static struct layer_cost layer_of(const struct measured_steps *steps, int micros
     c.computing = later(steps->one[1][0].computing, steps->one[0][0].computing);
     if (c.computing > c.time) c.computing = c.time;
     c.state = above(b->kept, a->kept), c.shared = above(b->shared, a->shared);
-    c.activation = above(above(b2->peak, a2->peak), above(b->peak, a->peak));
+    /* Of activations alone: the peak of all may be in the optimizer's step, where no microbatch is in flight. */
+    c.activation = above(above(b2->active, a2->active), above(b->active, a->active));
     for (int l = 0; l < CLUSTER_LEVELS; l++) {
         const uint64_t both = above(b->sent[l], a->sent[l]), twice = above(b2->sent[l], a2->sent[l]),
             micro = above(twice, both);

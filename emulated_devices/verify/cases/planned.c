@@ -187,9 +187,11 @@ static enum error_code hold_planner(struct planned_count *count, const struct be
 {
     struct layer_search search = { .table = best->table, .memory = best->memory, .seed = (uint64_t)draw };
     struct planned_row *const row = row_of(count, planner);
-    enum error_code e = planner->solve(&search, err);
+    struct error why;
+    enum error_code e = planner->solve(&search, &why);
     /* A heuristic may not take a table: then it has found nothing. */
     if (e == ERR_PLAN && planner->exact_of == LAYERS_NONE) e = OK, search.found = false;
+    if (e) return fail(err, e, "table %d: %s: %s", draw, planner->name, why.text);
     if (!e && search.found) e = hold_plan(&search, planner->name, draw, err);
     if (!e && planner->exact_of != LAYERS_NONE) e = hold_promise(best, &search, planner, draw, err), row->held++;
     if (!e) note_gap(row, best, &search);
