@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define THINNED "the table is large, so points, bounds or units of memory stand for several near them"
-
 /* ---- side by side ------------------------------------------------------------------------------------------------ */
 
 static void print_layered_head(const struct layered *layered)
@@ -71,6 +69,22 @@ static void print_rows(const struct layered *layered)
 
 /* ---- why --------------------------------------------------------------------------------------------------------- */
 
+/* What a reader must know of a plan besides its promise. */
+static void print_limits(const struct layered *layered, const struct layered_row *row)
+{
+    FILE *const out = layered->searched->out;
+    if (row->search.thinned)
+        say(out, 8, "        up to this: the table is large, so points, bounds or units of memory stand for several "
+            "near them");
+    if (row->memory < layered->searched->search.memory)
+        say(out, 8, "        with %s less memory: a planned step of its first plan needs more than the table says",
+            size_format(layered->searched->search.memory - row->memory).text);
+    if (row->search.slot) say(out, 8, "        devices have other places than their order: --slots");
+    if (row->search.predicted > 0)
+        say(out, 8, "        by its own formula a step takes %s",
+            picoseconds_format((double)row->search.predicted).text);
+}
+
 /* A run of layers with one strategy, on a line of its own. */
 static void print_layers(const struct layered *layered, const struct layered_row *row)
 {
@@ -129,11 +143,7 @@ static void print_explained(const struct layered *layered)
         if (row->found) print_layers(layered, row);
         else say(out, 8, "        %s", row->refused[0] ? row->refused : "finds no plan that fits");
         if (i > 0 && row->found) print_layered_why(layered, row);
-        if (row->search.thinned) say(out, 8, "        up to this: " THINNED);
-        if (row->search.slot) say(out, 8, "        devices have other places than their order: --slots");
-        if (row->search.predicted > 0)
-            say(out, 8, "        by its own formula a step takes %s",
-                picoseconds_format((double)row->search.predicted).text);
+        if (row->found) print_limits(layered, row);
     }
 }
 
@@ -188,7 +198,7 @@ void layered_print(const struct layered *layered)
     else {
         say(out, 8, "\nbest    by %s: %s", first->planner->name, first->planner->promise);
         print_layers(layered, first);
-        if (first->search.thinned) say(out, 8, "        up to this: " THINNED);
+        print_limits(layered, first);
     }
     print_layered_frontier(layered);
     fprintf(out, "\n");
