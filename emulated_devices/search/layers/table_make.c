@@ -136,6 +136,16 @@ static bool takes_tp(const struct plan_space *space, int tp)
     return space->base->model.H % tp == 0 && (tp == 1 || tp <= node || node == 1);
 }
 
+/* Whether stages of n devices, one after another, lie in units of the machine all alike: each in one unit, or in whole
+ * units.  Others would take longer than the first, which is measured. */
+static bool tiles_machine(const struct plan_space *space, int n)
+{
+    const struct cluster *const c = space->base->cluster;
+    for (int l = 0; c && l < c->levels && n < space->devices; l++)
+        if (c->link[l].devices > 0 && c->link[l].devices % n != 0 && n % c->link[l].devices != 0) return false;
+    return true;
+}
+
 /* Every mesh of a stage with n devices whose copies divide a microbatch. */
 static enum error_code add_size(struct table_maker *maker, int n, struct error *err)
 {
@@ -264,7 +274,8 @@ enum error_code layer_table_make(struct layer_table *table, const struct plan_sp
              space->base->cluster ? space->base->cluster->name : "any machine");
     enum error_code e = check_model(space, micros, err);
     for (int n = 1; n <= space->devices && !e; n++)
-        if (space->devices % n == 0 && space->devices / n <= PARTS_MOST) e = add_size(&maker, n, err);
+        if (space->devices % n == 0 && space->devices / n <= PARTS_MOST && tiles_machine(space, n))
+            e = add_size(&maker, n, err);
     if (!e && table->strategies == 0)
         e = fail(err, ERR_PLAN, "--devices %d --micro %d: no strategy can be trained: copies must divide the %lld "
                  "sequences of a microbatch, parts of a layer the %lld heads", space->devices, micros,
