@@ -25,7 +25,7 @@ test_table_of_a_file() {
     expect_out '^alpa'; expect_out 'mindspore takes 7 ps more by the table, 14.3 %: longest stage \+7 ps'; expect_out 'tensoropt: 5 points'
     [ "$(grep -c '"table_step_ps":.*49' found.json)" = 6 ] || complain "49 ps are found by $(grep -c '"table_step_ps":.*49' found.json) planners"
     # A table that is read and written again is the same.
-    run search --planner alpa --devices 4 --model tiny --batch 8 --table-out one.json; expect_status 0
+    run search --planner alpa --devices 8 --model small --batch 64 --table-out one.json; expect_status 0
     run search --table one.json --planner alpa --table-out two.json; expect_status 2; expect_error '--table has read a table already'
     run search --table one.json --planner alpa; expect_status 0
     expect_out '^  alpa '

@@ -29,6 +29,16 @@ static int units_of(const struct units *units, uint64_t memory)
     return n > (uint64_t)units->count ? units->count + 1 : n < 1 ? 1 : (int)n;
 }
 
+/* Units of a layer in a stage, with the microbatches in flight there; more than all units: it cannot have them. */
+static int layer_units(const struct layer_search *search, const struct layer_plan *plan, int stage, int layer, int s,
+                       const struct units *units)
+{
+    const struct layer_table *const table = search->table;
+    if (table->strategy[s].devices != plan->devices[stage] || !layer_cost_of(table, layer, s)->there)
+        return units->count + 1;
+    return units_of(units, layer_memory(table, layer, s, layer_flight(table, plan->stages - stage)));
+}
+
 /* The tables of one stage: f of the layer before and of this one, and for each layer which strategy came before. */
 struct memory_table { picoseconds *now, *next; int16_t *mark; };
 
@@ -52,11 +62,10 @@ static void add_layer(const struct layer_search *search, const struct layer_plan
                       const struct units *units, struct memory_table *tables)
 {
     const struct layer_table *const table = search->table;
-    const int K = table->strategies, flight = layer_flight(table, plan->stages - stage);
+    const int K = table->strategies;
     int16_t *const mark = tables->mark + (size_t)(layer - plan->first[stage]) * (size_t)(units->count + 1) * (size_t)K;
     for (int s = 0; s < K; s++) {
-        const bool there = table->strategy[s].devices == plan->devices[stage] && layer_cost_of(table, layer, s)->there;
-        const int takes = there ? units_of(units, layer_memory(table, layer, s, flight)) : units->count + 1;
+        const int takes = layer_units(search, plan, stage, layer, s, units);
         for (int v = 0; v <= units->count; v++) {
             picoseconds best = NEVER;
             if (v >= takes && layer == plan->first[stage]) best = 0;
@@ -80,8 +89,7 @@ static bool trace_stage(const struct layer_search *search, struct layer_plan *pl
             best = s;
     if (best < 0) return false;
     for (int layer = plan->first[stage + 1] - 1; layer >= plan->first[stage]; layer--) {
-        const int takes = units_of(units, layer_memory(table, layer, best,
-                                                       layer_flight(table, plan->stages - stage)));
+        const int takes = layer_units(search, plan, stage, layer, best, units);
         plan->strategy[layer] = best;
         best = tables->mark[((size_t)(layer - plan->first[stage]) * (size_t)(units->count + 1) + (size_t)v)
                             * (size_t)K + (size_t)best];
