@@ -63,7 +63,8 @@ static struct layer_search solve(const struct layer_table *t, const char *name, 
 static void test_brute_force(void **state)
 {
     static struct planned_count count;
-    const int tables = tier_now() == TIER_CHECK ? 100 : tier_now() == TIER_VERIFY ? 10 * PLANNED_TABLES : PLANNED_TABLES;
+    static const int tables_of[] = { 100, PLANNED_TABLES, 10 * PLANNED_TABLES };
+    const int tables = tables_of[tier_now()];
     (void)state;
     for (int draw = 0; draw < tables; draw++)
         if (planned_hold(&count, draw, &err)) fail_msg("%s", err.text);
@@ -240,7 +241,8 @@ static void test_holmes(void **state)
 static void test_pipette_latency(void **state)
 {
     static const struct { int p, m, hop; double pipette, amp; } expected[] = {
-        { 4, 32, 100, -0.4, -4.2 }, { 8, 64, 100, -0.5, -4.9 }, { 4, 32, 500, -1.5, -17.6 }, { 8, 64, 500, -2.2, -20.0 },
+        { 4, 32, 100, -0.4, -4.2 }, { 8, 64, 100, -0.5, -4.9 },
+        { 4, 32, 500, -1.5, -17.6 }, { 8, 64, 500, -2.2, -20.0 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {

@@ -167,8 +167,9 @@ static enum error_code claim_latency(struct planner_claims *claims, struct error
         if (e) break;
         e = schedule_time_evenly(&timing, &schedule, (struct even_times){ 1000, 1000, 1000, cases[i].hop, 0 }, err);
         if (!e) {
-            const double ours_off = pipette_latency(cases[i].p, cases[i].m, 3000, hops, 0) / (double)timing.makespan - 1,
-                         amp_off = amp_latency(cases[i].p, cases[i].m, 3000, hops, 0) / (double)timing.makespan - 1;
+            const double exact = (double)timing.makespan,
+                         ours_off = pipette_latency(cases[i].p, cases[i].m, 3000, hops, 0) / exact - 1,
+                         amp_off = amp_latency(cases[i].p, cases[i].m, 3000, hops, 0) / exact - 1;
             snprintf(claim, sizeof claim, "latency off 1F1B, Pipette's and AMP's: p %d, m %d, hop %g of a forward pass",
                      cases[i].p, cases[i].m, 1e-3 * cases[i].hop);
             snprintf(ours, sizeof ours, "%.1f %%, %.1f %%", 100 * ours_off, 100 * amp_off);

@@ -125,8 +125,8 @@ static enum error_code plan_row(const struct layered *layered, struct layered_ro
     return e;
 }
 
-/* The table adds up what a stage needs, which can be a little less than the planned peak.  Then the planner gets so much
- * less, a few times. */
+/* The table adds up what a stage needs, which can be a little less than the planned peak.  Then the planner gets so
+ * much less, a few times. */
 enum { MEMORY_ROUNDS = 4 };
 
 static enum error_code solve_row(const struct layered *layered, struct layered_row *row, struct error *err)

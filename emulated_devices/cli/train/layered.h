@@ -12,10 +12,9 @@ enum { LAYERED_PLANNERS = 32, LAYERED_TABLES = 16 };
 
 /* One planner's best plan of all tables. */
 struct layered_row {
-    const struct planner *planner;
+    const struct planner *planner;      /* whose row this is */
     struct layer_search search;         /* what it found; its table is one of the search's */
-    struct layer_plan plan;             /* the best */
-    bool found;
+    bool found;                         /* a plan that fits, also its planned step if there is one */
     char refused[400];                  /* why the planner did not take the tables; "": it did */
     uint64_t memory;                    /* that the planner was given: less than asked for if its first plan needed
                                          * more than the table says */
@@ -28,8 +27,8 @@ struct layered_row {
 struct layered {
     struct searched *searched;          /* the words of the command line */
     struct plan_space space;            /* as typed, with few usual values where nothing was typed */
-    struct layer_table table[LAYERED_TABLES];
-    int tables;
+    struct layer_table table[LAYERED_TABLES];   /* one for each number of microbatches */
+    int tables;                         /* entries of `table` */
     double made;                        /* seconds that making the tables took */
     bool of_model;                      /* false: the table is a file's, and no step is planned */
     struct layered_row row[LAYERED_PLANNERS];

@@ -69,7 +69,7 @@ static void print_rows(const struct layered *layered)
 
 /* ---- why --------------------------------------------------------------------------------------------------------- */
 
-/* What a reader must know of a plan besides its promise. */
+/* Say what a reader must know of a plan besides its promise. */
 static void print_limits(const struct layered *layered, const struct layered_row *row)
 {
     FILE *const out = layered->searched->out;
@@ -115,7 +115,8 @@ static struct figure more_of(picoseconds more)
     return change;
 }
 
-/* What another planner's plan spends more, by the table: in the longest stage, while the pipeline fills, in hops. */
+/* Say what another planner's plan spends more, by the table: in the longest stage, while the pipeline fills, and in
+ * hops. */
 static void print_layered_why(const struct layered *layered, const struct layered_row *other)
 {
     const struct layered_row *const first = &layered->row[0];

@@ -82,7 +82,7 @@ static int ascending(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Of many bounds some stay, in equal ratios from the first to the last. */
+/* Some of many bounds stay, in equal ratios from the first to the last. */
 static void inter_thin(struct inter *inter)
 {
     int kept = 0;

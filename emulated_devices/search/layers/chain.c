@@ -35,7 +35,7 @@ static int in_computing(const void *a, const void *b)
     return in_memory(a, b);
 }
 
-/* Of each of `most` equal ranges of memory the fastest stays, and the point with least memory of all. */
+/* The fastest of each of `most` equal ranges of memory stays, and the point with least memory of all. */
 static int thin(struct chain_point *point, int count, int most)
 {
     const uint64_t least = point[0].memory, width = (point[count - 1].memory - least) / (uint64_t)most + 1;
@@ -96,7 +96,7 @@ static enum error_code scratch_add(struct scratch *scratch, struct chain_point p
     return OK;
 }
 
-/* What the layers before take, with the edge to this layout. */
+/* Begin with what the layers before take, and the edge to this layout. */
 static enum error_code chain_begin(const struct chain *chain, int at, int layout, struct scratch *base,
                                    struct error *err)
 {

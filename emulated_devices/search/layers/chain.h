@@ -23,17 +23,17 @@ struct chain_point {
 };
 
 struct chain {
-    const struct layer_table *table;
+    const struct layer_table *table;    /* what layers take */
     int first, length;                  /* layers: from `first` on, forwards or backwards */
     bool backwards;                     /* the chain begins at its last layer */
     int devices, flight;                /* of the stage; microbatches in flight */
     uint64_t cap;                       /* bytes that the layers may have; UINT64_MAX: any */
     bool (*takes)(const struct strategy *);     /* which strategies; NULL: all on as many devices */
-    enum chain_rule rule;
+    enum chain_rule rule;               /* when a point is dropped */
     int most;                           /* points of a list; more are thinned */
-    bool thinned;
+    bool thinned;                       /* a list had more */
     struct chain_point *of;             /* [count] of all lists */
-    int count, room;
+    int count, room;                    /* entries of `of`, and for how many there is memory */
     struct chain_list { int first, count; } *list;      /* [length * layouts] of each layer */
 };
 

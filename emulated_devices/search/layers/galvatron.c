@@ -23,7 +23,7 @@ enum { UNITS = 1024 };
 
 struct units { uint64_t bytes; int count; };
 
-static int units_of(const struct units *units, uint64_t memory)
+static int units_taken(const struct units *units, uint64_t memory)
 {
     const uint64_t n = (memory + units->bytes - 1) / units->bytes;
     return n > (uint64_t)units->count ? units->count + 1 : n < 1 ? 1 : (int)n;
@@ -36,7 +36,7 @@ static int layer_units(const struct layer_search *search, const struct layer_pla
     const struct layer_table *const table = search->table;
     if (table->strategy[s].devices != plan->devices[stage] || !layer_cost_of(table, layer, s)->there)
         return units->count + 1;
-    return units_of(units, layer_memory(table, layer, s, layer_flight(table, plan->stages - stage)));
+    return units_taken(units, layer_memory(table, layer, s, layer_flight(table, plan->stages - stage)));
 }
 
 /* The tables of one stage: f of the layer before and of this one, and for each layer which strategy came before. */

@@ -101,7 +101,7 @@ static struct graph_point point_sum(struct pool *pool, struct graph_point a, str
 }
 
 /* Every point of one list with every point of the other, at the end of the pool. */
-static void add_product(struct pool *pool, struct list a, struct list b)
+static void pool_product(struct pool *pool, struct list a, struct list b)
 {
     for (int i = 0; i < a.count && !pool->failed; i++)
         for (int j = 0; j < b.count && !pool->failed; j++)
@@ -111,7 +111,7 @@ static void add_product(struct pool *pool, struct list a, struct list b)
 static struct list product(struct pool *pool, struct list a, struct list b)
 {
     const int first = pool->points;
-    add_product(pool, a, b);
+    pool_product(pool, a, b);
     return end_list(pool, first);
 }
 
@@ -161,7 +161,7 @@ static void eliminate_end(struct pool *pool, struct graph *graph, int operator)
     for (int t = 0; t < pool->K && of && !pool->failed; t++) {
         const int first = pool->points;
         for (int s = 0; s < pool->K; s++)
-            add_product(pool, graph->at[operator][s], edge_list(pool, &edge, operator, s, t));
+            pool_product(pool, graph->at[operator][s], edge_list(pool, &edge, operator, s, t));
         of[t] = product(pool, graph->at[other][t], end_list(pool, first));
     }
     graph->at[other] = of, graph->gone[operator] = true;
@@ -186,7 +186,7 @@ static void eliminate_between(struct pool *pool, struct graph *graph, int operat
                 with[k] = product(pool, edge_list(pool, &side[0], operator, k, s), graph->at[operator][k]);
             const int first = pool->points;
             for (int k = 0; k < pool->K; k++)
-                add_product(pool, with[k], edge_list(pool, &side[1], operator, k, t));
+                pool_product(pool, with[k], edge_list(pool, &side[1], operator, k, t));
             of[a < b ? s * pool->K + t : t * pool->K + s] = end_list(pool, first);
         }
     graph->gone[operator] = true;

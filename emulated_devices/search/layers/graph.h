@@ -5,7 +5,7 @@
  * an operator with one neighbour becomes a part of it.  If none applies, the operator with most neighbours gets each
  * of its strategies in turn, and what is left is solved anew: exact, and exponential in how often that happens.
  *
- * Callers: tensoropt.c and mindspore.c of this folder, with the graphs of tables that have links.
+ * Callers: frontier.c for tensoropt.c and mindspore.c, with the graphs of tables that have links.
  *
  * Source   TensorOpt, arXiv:2004.10856, section 4; MindSpore, auto_parallel/dp_algo_costmodel.h, of whose eliminations
  *          operator, edge, merge, contract and source are these; its triangle and star are here the strategy in turn
@@ -26,11 +26,11 @@ struct graph_tree { int operator, strategy, left, right; };
 
 struct graph_frontier {
     struct graph_point *point;          /* [points] of the whole graph, in the order of the rule; owned */
-    int points;
+    int points;                         /* entries of `point` */
     struct graph_tree *tree;            /* owned */
-    int trees;
+    int trees;                          /* entries of `tree` */
     int64_t looked;                     /* points that were made */
-    bool thinned;
+    bool thinned;                       /* a list had more points than it may have */
 };
 
 /** Solve the graph of a table's links, on all its devices.  @return OK, for graph_free; ERR_MEMORY; ERR_PLAN: too many

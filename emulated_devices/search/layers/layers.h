@@ -15,11 +15,11 @@
 struct layer_point { picoseconds time; uint64_t memory; };
 
 struct layer_search {
-    /* What is asked for. */
-    const struct layer_table *table;
+    /* A planner is asked with these. */
+    const struct layer_table *table;    /* what layers take */
     uint64_t memory;                    /* of a device; 0: no limit */
     uint64_t seed;                      /* of planners that draw numbers */
-    /* What is found. */
+    /* A planner sets these. */
     bool found;                         /* a plan that fits, by the table */
     struct layer_plan best;             /* if so */
     struct layer_verdict verdict;       /* what the table says of it */

@@ -12,14 +12,14 @@
 #include "emulated_devices/search/layers/chain.h"
 
 struct stage_costs {
-    const struct layer_table *table;
+    const struct layer_table *table;    /* what layers take */
     uint64_t memory;                    /* of a device; 0: no limit */
-    bool (*takes)(const struct strategy *);
+    bool (*takes)(const struct strategy *);     /* which strategies; NULL: all */
     int flights;                        /* microbatches in flight are 1 to this */
     struct chain *chain;                /* [chains] that were made */
-    int chains, room;
+    int chains, room;                   /* entries of `chain`, and for how many there is memory */
     picoseconds *known;                 /* [sizes * flights * layers * layers] 0: not yet known; -1: nothing fits */
-    bool thinned;
+    bool thinned;                       /* a list of a chain had more points than it may have */
     int64_t looked;                     /* points of all chains */
 };
 

@@ -15,7 +15,7 @@ void layer_table_free(struct layer_table *table)
 
 /* ---- the check --------------------------------------------------------------------------------------------------- */
 
-static enum error_code take_sizes(struct layer_table *table, const char *where, struct error *err)
+static enum error_code table_sizes(struct layer_table *table, const char *where, struct error *err)
 {
     table->sizes = 0;
     for (int n = 1; n <= table->devices; n++) {
@@ -53,7 +53,7 @@ static enum error_code check_links(const struct layer_table *table, const char *
 
 enum error_code layer_table_check(struct layer_table *table, const char *where, struct error *err)
 {
-    enum error_code e = take_sizes(table, where, err);
+    enum error_code e = table_sizes(table, where, err);
     if (!e) e = check_bandwidth(table, where, err);
     if (!e) e = check_links(table, where, err);
     for (int i = 0; i < table->devices && table->percent && !e; i++)

@@ -50,10 +50,10 @@ struct layer_table {
     char title[160];                    /* "llama3-8b on h100-node" */
     int devices, micros;                /* of a plan */
     int layers, kinds, *kind;           /* [layers] layers of a kind take the same */
-    int strategies;
+    int strategies;                     /* entries of `strategy` */
     struct strategy *strategy;          /* [strategies] */
     struct layer_cost *cost;            /* [kinds * strategies] */
-    int layouts;
+    int layouts;                        /* different ways to cut the residual stream */
     picoseconds *edge;                  /* [layouts * layouts] from one to the next, forward and backward */
     int sizes, size[SIZES_MOST];        /* different numbers of devices, ascending */
     uint64_t beside[SIZES_MOST];        /* bytes that a stage of this size needs besides its layers */
@@ -64,7 +64,7 @@ struct layer_table {
     struct { int devices; double rate; } level[CLUSTER_LEVELS];         /* of a unit, 0: all; 10^6 bytes a second */
     double *bandwidth;                  /* [devices * devices] measured rates from one device to another, likewise;
                                          * NULL: those of the levels */
-    int links;
+    int links;                          /* entries of `link` */
     struct layer_link *link;            /* [links] a graph of operators; NULL: each layer reads the one before */
 };
 
@@ -74,7 +74,7 @@ void layer_table_free(struct layer_table *);
  *  messages.  @return OK; ERR_FORMAT or ERR_PLAN. */
 enum error_code layer_table_check(struct layer_table *, const char *where, struct error *);
 
-/** What a layer takes with a strategy. */
+/** A layer's costs with a strategy. */
 static inline const struct layer_cost *layer_cost_of(const struct layer_table *table, int layer, int strategy)
 {
     return &table->cost[table->kind[layer] * table->strategies + strategy];
@@ -121,13 +121,13 @@ uint64_t layer_table_least(const struct layer_table *);
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
 struct layer_plan {
-    int stages;
+    int stages;                         /* of the pipeline */
     int first[STAGES_MOST + 1];         /* layer of each stage, then the number of layers */
-    int devices[STAGES_MOST];
+    int devices[STAGES_MOST];           /* of each stage */
     int strategy[LAYERS_MOST];          /* of each layer */
 };
 
-/* What the table says of a plan. */
+/* The table says this of a plan. */
 struct layer_verdict {
     picoseconds time;                   /* of a step */
     picoseconds stages, hops, longest;  /* sums over stages and hops; the longest stage, all of one microbatch */
@@ -135,8 +135,8 @@ struct layer_verdict {
     int slowest, fullest;               /* stages */
 };
 
-/** What a plan takes.  @return whether the space has it: every layer's strategy is there and has the stage's devices,
- *  stages begin where they may, and all devices have work. */
+/** Judge a plan by the table.  @return whether the space has it: every layer's strategy is there and has the stage's
+ *  devices, stages begin where they may, and all devices have work. */
 bool layer_plan_judge(const struct layer_table *, const struct layer_plan *, struct layer_verdict *);
 
 /** The sum of times of a stage's layers and edges, on devices of full speed; of a graph all its links. */

@@ -24,7 +24,7 @@ static enum error_code optional(const cJSON *object, const char *where, const ch
     return json_has(object, key) ? json_int(object, where, key, 0, most, out, err) : OK;
 }
 
-static enum error_code read_text(const cJSON *object, const char *where, const char *key, char *text, size_t size,
+static enum error_code table_text(const cJSON *object, const char *where, const char *key, char *text, size_t size,
                                  struct error *err)
 {
     const char *value = "";
@@ -54,10 +54,10 @@ static enum error_code read_strategy(struct layer_table *table, const cJSON *fro
     if (!e && s->axis[DP] > 0 && s->axis[DP] * s->axis[CP] * s->axis[TP] != devices)
         e = fail(err, ERR_FORMAT, "%s: strategy %s: dp x cp x tp is %d, not its %d devices", where, s->name,
                  s->axis[DP] * s->axis[CP] * s->axis[TP], (int)devices);
-    if (!e) e = read_text(from, where, "tensor", s->tensor, sizeof s->tensor, err);
-    if (!e) e = read_text(from, where, "attention", s->attention, sizeof s->attention, err);
-    if (!e) e = read_text(from, where, "data-parallel", s->data, sizeof s->data, err);
-    if (!e) e = read_text(from, where, "recompute", s->recompute, sizeof s->recompute, err);
+    if (!e) e = table_text(from, where, "tensor", s->tensor, sizeof s->tensor, err);
+    if (!e) e = table_text(from, where, "attention", s->attention, sizeof s->attention, err);
+    if (!e) e = table_text(from, where, "data-parallel", s->data, sizeof s->data, err);
+    if (!e) e = table_text(from, where, "recompute", s->recompute, sizeof s->recompute, err);
     s->devices = (int)devices, s->layout = (int)layout;
     if (s->layout >= table->layouts) table->layouts = s->layout + 1;
     return e;
@@ -289,7 +289,7 @@ static enum error_code read_table(struct layer_table *table, const cJSON *root, 
     enum error_code e = json_string(root, where, "format", &format, err);
     if (!e && strcmp(format, TABLE_FORMAT) != 0)
         return fail(err, ERR_FORMAT, "%s: format: is \"%.40s\", not \"" TABLE_FORMAT "\"", where, format);
-    if (!e) e = read_text(root, where, "title", table->title, sizeof table->title, err);
+    if (!e) e = table_text(root, where, "title", table->title, sizeof table->title, err);
     if (!e) e = json_int(root, where, "devices", 1, MESH_MOST_DEVICES, &devices, err);
     if (!e) e = json_int(root, where, "micros", 1, 1 << 20, &micros, err);
     table->devices = (int)devices, table->micros = (int)micros;

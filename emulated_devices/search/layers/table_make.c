@@ -15,7 +15,7 @@
 /* A stage has at least this part of all devices: deeper pipelines than 32 stages are for more than a search. */
 enum { PARTS_MOST = 32 };
 
-/* What a dimension has if no list says it: few values that differ in time and memory, so that a table is made in
+/* A dimension has these if no list says it: few values that differ in time and memory, so that a table is made in
  * seconds.  Parts of a layer stay inside a node unless --tp says more. */
 static const char usual_tensor[] = "1d-sp", usual_attention[] = "ring-zigzag", usual_data[] = "ddp,zero1,zero3",
                   usual_recompute[] = "none,full", usual_cp[] = "1";

@@ -29,7 +29,7 @@ struct measured_places { struct measured_place at[2]; picoseconds computing; };
 
 static void note_larger(uint64_t *most, uint64_t value) { *most = value > *most ? value : *most; }
 
-/* What a device's step took in its passes, and after them. */
+/* Note what a device's step took in its passes, and after them. */
 static enum error_code measure_note(struct trainer *trainer, void *context, struct error *err)
 {
     const int rank = trainer->pp.rank, count = trainer->schedule.count[rank];
@@ -55,8 +55,8 @@ static enum error_code measure_note(struct trainer *trainer, void *context, stru
 enum { EVENTS_OF_FEW_LAYERS = 1 << 20 };
 
 /* Plan a step; of one stage also what its first device computes. */
-static enum error_code measure_step(const struct plan *plan, const struct crew_stop *stop, struct measured_places *places,
-                                    struct error *err)
+static enum error_code measure_step(const struct plan *plan, const struct crew_stop *stop,
+                                    struct measured_places *places, struct error *err)
 {
     const struct cluster alone = cluster_without_replay(plan->cluster);
     struct plan q = *plan;
@@ -78,7 +78,7 @@ static enum error_code measure_step(const struct plan *plan, const struct crew_s
 /* ---- a layer ----------------------------------------------------------------------------------------------------- */
 
 static uint64_t above(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
-static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a - b : 0; }
+static picoseconds time_above(picoseconds a, picoseconds b) { return a > b ? a - b : 0; }
 
 /* Steps of one stage: [layers - 1][microbatches - 1]. */
 struct measured_steps { struct measured_places one[2][2], two; };
@@ -88,11 +88,11 @@ static struct layer_cost layer_of(const struct measured_steps *steps, int micros
     const struct measured_place *const a = &steps->one[0][0].at[0], *const b = &steps->one[1][0].at[0],
         *const a2 = &steps->one[0][1].at[0], *const b2 = &steps->one[1][1].at[0];
     struct layer_cost c = { .there = true };
-    c.time = later(b->passes, a->passes), c.once = later(b->rest, a->rest);
-    c.computing = later(steps->one[1][0].computing, steps->one[0][0].computing);
+    c.time = time_above(b->passes, a->passes), c.once = time_above(b->rest, a->rest);
+    c.computing = time_above(steps->one[1][0].computing, steps->one[0][0].computing);
     if (c.computing > c.time) c.computing = c.time;
     c.state = above(b->kept, a->kept), c.shared = above(b->shared, a->shared);
-    /* Of activations alone: the peak of all may be in the optimizer's step, where no microbatch is in flight. */
+    /* The peak of activations alone counts: the peak of all may be in the optimizer's step, where no microbatch is in flight. */
     c.activation = above(above(b2->active, a2->active), above(b->active, a->active));
     for (int l = 0; l < CLUSTER_LEVELS; l++) {
         const uint64_t both = above(b->sent[l], a->sent[l]), twice = above(b2->sent[l], a2->sent[l]),
@@ -102,11 +102,11 @@ static struct layer_cost layer_of(const struct measured_steps *steps, int micros
     return c;
 }
 
-/* What a place has besides one layer. */
+/* Return what a place has besides one layer. */
 static struct layer_cost end_of(const struct measured_place *place, const struct layer_cost *layer)
 {
     struct layer_cost c = { .there = true };
-    c.time = later(place->passes, layer->time);
+    c.time = time_above(place->passes, layer->time);
     c.state = above(place->kept, layer->state);
     return c;
 }
@@ -129,8 +129,8 @@ enum error_code measure_layer(const struct plan *base, const struct strategy *s,
     *out = (struct measured_layer){ .layer = layer_of(&steps, micros) };
     const struct layer_cost *const layer = &out->layer;
     out->first = end_of(&end[0], layer), out->last = end_of(&end[1], layer);
-    /* What comes once besides layers is of both ends alike. */
-    out->first.once = out->last.once = later(whole->rest, layer->once) / 2;
+    /* Both ends have half of what comes once besides layers. */
+    out->first.once = out->last.once = time_above(whole->rest, layer->once) / 2;
     out->passing = above(end[0].peak, end[0].kept + layer->activation);
     out->passing_last = above(end[1].peak, end[1].kept + layer->activation);
     return OK;

@@ -25,7 +25,8 @@ static void draw_strategies(struct table_drawing *drawing, struct layer_table *t
         const int n = table_draw(drawing, most + 1) + (z == SIZES - 1 && table->strategies == 0);
         for (int i = 0; i < n; i++) {
             struct strategy *const s = &table->strategy[table->strategies];
-            *s = (struct strategy){ .devices = 1 << z, .layout = table->layouts - (i > 0 && table_draw(drawing, 3) == 0) };
+            const bool like_before = i > 0 && table_draw(drawing, 3) == 0;
+            *s = (struct strategy){ .devices = 1 << z, .layout = table->layouts - like_before };
             snprintf(s->name, sizeof s->name, "s%d", table->strategies++);
             if (s->layout == table->layouts) table->layouts++;
         }
@@ -141,7 +142,7 @@ static enum error_code hold_frontier(const struct best *best, const struct layer
                 "dominated points", draw, name, search->points, search->points - expected);
 }
 
-/* What a planner gives is a plan of the table, fits, and takes what the table says. */
+/* A planner must give a plan of the table that fits, and takes what the table says. */
 static enum error_code hold_plan(const struct layer_search *search, const char *name, int draw, struct error *err)
 {
     struct layer_verdict v;

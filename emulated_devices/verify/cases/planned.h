@@ -14,21 +14,21 @@
 
 enum { PLANNED_PLANNERS = 32, PLANNED_TABLES = 500 };
 
-/* What is known of a planner after some tables. */
+/* This is known of a planner after some tables. */
 struct planned_row {
-    const struct planner *planner;
+    const struct planner *planner;      /* whose row this is */
     int held;                           /* tables on which what it promises was compared */
     int missed;                         /* tables with a plan that fits, of which it found none */
     int compared, best;                 /* tables on which it found a plan; of these, those with no faster one */
     double gap, worst;                  /* sum, and largest, of its time / least time - 1 */
-    int64_t looked;
+    int64_t looked;                     /* plans, or parts of plans, that it compared */
 };
 
 struct planned_count {
     int tables, infeasible;             /* tables so far; those of which no plan fits */
     int64_t plans;                      /* of all tables, which brute force looked at */
     struct planned_row row[PLANNED_PLANNERS];
-    int rows;
+    int rows;                           /* entries of `row` */
 };
 
 /** Draw a table and a memory: the same for equal numbers.  @return OK, for layer_table_free; ERR_MEMORY. */
