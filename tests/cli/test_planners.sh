@@ -86,4 +86,14 @@ test_refusals() {
     run search --table graph.json --planner tensoropt;             expect_status 0
 }
 
-run_tests test_table_of_a_file test_chosen_plans_run test_side_by_side test_refusals
+test_claims() {
+    run bench planners; expect_status 0; expect_silent
+    expect_out '^OK: every direction is the papers'; expect_out 'Pipette .*-2\.2 %, -20\.0 % +-2\.2 %, -20\.0 %'; expect_out 'Holmes .* 0, 131072 +0, 131072'
+}
+
+test_promises() {
+    run verify planners --devices 1 --part 1/5; expect_status 0; expect_silent
+    expect_out '^100 cases, 100 passed'; expect_out '^  alpa +all plans +100 '; expect_out '^  mindspore +- +0 '
+}
+
+run_tests test_table_of_a_file test_chosen_plans_run test_side_by_side test_refusals test_claims test_promises

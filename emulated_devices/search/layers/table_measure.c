@@ -92,7 +92,8 @@ static struct layer_cost layer_of(const struct measured_steps *steps, int micros
     c.computing = time_above(steps->one[1][0].computing, steps->one[0][0].computing);
     if (c.computing > c.time) c.computing = c.time;
     c.state = above(b->kept, a->kept), c.shared = above(b->shared, a->shared);
-    /* The peak of activations alone counts: the peak of all may be in the optimizer's step, where no microbatch is in flight. */
+    /* The peak of activations alone counts: that of all may be in the optimizer's step, where no microbatch is in
+     * flight. */
     c.activation = above(above(b2->active, a2->active), above(b->active, a->active));
     for (int l = 0; l < CLUSTER_LEVELS; l++) {
         const uint64_t both = above(b->sent[l], a->sent[l]), twice = above(b2->sent[l], a2->sent[l]),
