@@ -1,6 +1,7 @@
 /* table.c -- checks a table of layers and strategies, and judges plans by it.  The planners, cli/train/layered.c and
  * verify/cases/planned.c call.  The check returns ERR_FORMAT or ERR_PLAN; nothing else fails. */
 #include "emulated_devices/search/layers/table.h"
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,18 +16,39 @@ void layer_table_free(struct layer_table *table)
 
 /* ---- the check --------------------------------------------------------------------------------------------------- */
 
+/* The numbers of devices that strategies have, ascending. */
 static enum error_code table_sizes(struct layer_table *table, const char *where, struct error *err)
 {
     table->sizes = 0;
-    for (int n = 1; n <= table->devices; n++) {
-        bool there = false;
-        for (int s = 0; s < table->strategies; s++) there = there || table->strategy[s].devices == n;
-        if (!there) continue;
+    for (int s = 0; s < table->strategies; s++) {
+        const int n = table->strategy[s].devices;
+        int at = table->sizes;
+        if (n > table->devices || layer_size_find(table, n) >= 0) continue;
         if (table->sizes == SIZES_MOST)
             return fail(err, ERR_FORMAT, "%s: strategies have more than %d numbers of devices", where, SIZES_MOST);
-        table->size[table->sizes++] = n;
+        for (; at > 0 && table->size[at - 1] > n; at--) table->size[at] = table->size[at - 1];
+        table->size[at] = n, table->sizes++;
     }
     return table->sizes > 0 ? OK : fail(err, ERR_PLAN, "%s: no strategy is on 1 to %d devices", where, table->devices);
+}
+
+/* Sums of times and bytes must be numbers of 62 bits, whatever the plan. */
+static enum error_code check_sums(const struct layer_table *table, const char *where, struct error *err)
+{
+    double time = 0, bytes = 0, edge = 0;
+    for (int i = 0; i < table->layouts * table->layouts; i++) edge = fmax(edge, (double)table->edge[i]);
+    for (int l = 0; l < table->layers; l++) {
+        double longest = 0, largest = 0;
+        for (int s = 0; s < table->strategies; s++) {
+            const struct layer_cost *const c = layer_cost_of(table, l, s);
+            longest = fmax(longest, (double)c->time + (double)c->once);
+            largest = fmax(largest, (double)c->state + STAGES_MOST * (double)c->activation);
+        }
+        time += longest, bytes += largest;
+    }
+    time = 100 * (time + (table->layers + table->links) * edge) * (table->micros + STAGES_MOST);
+    if (time < 0x1p62 && bytes < 0x1p62) return OK;
+    return fail(err, ERR_FORMAT, "%s: times or bytes of all layers are more than can be counted", where);
 }
 
 /* A matrix of rates has a row for each device, and no rate of nothing. */
@@ -54,6 +76,7 @@ static enum error_code check_links(const struct layer_table *table, const char *
 enum error_code layer_table_check(struct layer_table *table, const char *where, struct error *err)
 {
     enum error_code e = table_sizes(table, where, err);
+    if (!e) e = check_sums(table, where, err);
     if (!e) e = check_bandwidth(table, where, err);
     if (!e) e = check_links(table, where, err);
     for (int i = 0; i < table->devices && table->percent && !e; i++)

@@ -150,18 +150,24 @@ static enum error_code read_layers(struct layer_table *table, const cJSON *root,
 
 /* ---- matrices and lists ------------------------------------------------------------------------------------------ */
 
+/* A matrix has as many rows as it must have, before there is room for them. */
+static enum error_code check_rows(const cJSON *root, const char *where, const char *key, int n, struct error *err)
+{
+    const cJSON *rows;
+    const enum error_code e = json_array(root, where, key, &rows, err);
+    if (e || cJSON_GetArraySize(rows) == n) return e;
+    return fail(err, ERR_FORMAT, "%s: %s: has %d rows; it must have %d, and as many columns", where, key,
+                cJSON_GetArraySize(rows), n);
+}
+
 /* A square matrix of numbers, row by row; each is given to `put`. */
 typedef enum error_code matrix_fn(struct layer_table *, int at, double value, const char *where, struct error *);
 
 static enum error_code read_matrix(struct layer_table *table, const cJSON *root, const char *where, const char *key,
                                    int n, matrix_fn *put, struct error *err)
 {
-    const cJSON *rows;
-    enum error_code e = json_array(root, where, key, &rows, err);
-    if (e) return e;
-    if (cJSON_GetArraySize(rows) != n)
-        return fail(err, ERR_FORMAT, "%s: %s: has %d rows; it must have %d, and as many columns", where, key,
-                    cJSON_GetArraySize(rows), n);
+    const cJSON *const rows = cJSON_GetObjectItemCaseSensitive(root, key);
+    enum error_code e = check_rows(root, where, key, n, err);
     for (int i = 0; i < n && !e; i++) {
         const cJSON *const row = cJSON_GetArrayItem(rows, i);
         if (!cJSON_IsArray(row) || cJSON_GetArraySize(row) != n)
@@ -222,6 +228,8 @@ static enum error_code read_machine(struct layer_table *table, const cJSON *root
     const size_t n = (size_t)table->devices;
     enum error_code e = read_levels(table, root, where, err);
     if (!e && json_has(root, "bandwidth")) {
+        e = check_rows(root, where, "bandwidth", table->devices, err);
+        if (e) return e;
         table->bandwidth = calloc(n * n, sizeof *table->bandwidth);
         if (table->bandwidth == NULL) return no_room(err);
         e = read_matrix(table, root, where, "bandwidth", table->devices, put_bandwidth, err);
@@ -231,7 +239,7 @@ static enum error_code read_machine(struct layer_table *table, const cJSON *root
     e = json_array(root, where, "percent", &list, err);
     if (!e && cJSON_GetArraySize(list) != table->devices)
         return fail(err, ERR_FORMAT, "%s: percent: must have %d numbers, one for each device", where, table->devices);
-    table->percent = e ? NULL : calloc(n, sizeof *table->percent);
+    table->percent = e ? NULL : calloc(n + 1, sizeof *table->percent);
     if (!e && table->percent == NULL) return no_room(err);
     for (int d = 0; d < table->devices && !e; d++) {
         int64_t percent;
