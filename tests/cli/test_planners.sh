@@ -61,6 +61,7 @@ test_refusals() {
     run search --planner alpa --devices 8 $words --memory 20K;     expect_status 3; expect_error '--memory 20KiB: no plan by layers fits.*a layer alone needs at least'
     run search --planner alpa --devices 8 $words --pp 2;           expect_status 2; expect_error '--pp: plans by layers'
     run search --planner alpa --devices 8 $words --schedule gpipe; expect_status 2; expect_error '--schedule: plans by layers run 1f1b'
+    run search --planner alpa --devices 8 $words --seconds 5;      expect_status 2; expect_error '--seconds: planners by layers end by themselves'
     run search --planner alpa --devices 8 $words --micro 3;        expect_status 2; expect_error '--micro 3: does not divide --batch 16'
     run search --planner alpa --devices 8 $words --dp 8 --micro 16; expect_status 2; expect_error 'no strategy can be trained'
     run search --planner alpa $words;                              expect_status 2; expect_error 'search needs --devices N'

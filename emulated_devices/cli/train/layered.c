@@ -25,12 +25,16 @@ bool layered_asked(void)
 static enum error_code check_words(const struct searched *searched, struct error *err)
 {
     static const char *const flags[] = { "--pp", "--ep", "--schedule", "--chunks", "--dispatch", "--offload",
-                                         "--head-parallel", "--ring-window", "--context-first", "--plans" };
+                                         "--head-parallel", "--ring-window", "--context-first" },
+        *const ends[] = { "--plans", "--seconds", "--top" };
     const struct train_options *const o = searched->options;
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (options_given(o->argc, o->argv, flags[i]))
             return fail(err, ERR_USAGE, "%s: plans by layers run 1f1b with stages that the planner chooses; take "
                         "--planner beam, or leave it out", flags[i]);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (options_given(o->argc, o->argv, ends[i]))
+            return fail(err, ERR_USAGE, "%s: planners by layers end by themselves, with one plan each", ends[i]);
     if (search_asked.table && search_asked.table_out)
         return fail(err, ERR_USAGE, "--table-out: --table has read a table already");
     if (o->plan.lengths) return fail(err, ERR_USAGE, "--pack: plans by layers are of whole sequences");

@@ -3,6 +3,7 @@
 #include "emulated_devices/search/layers/table.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
+#include "ref/io/plain.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +32,7 @@ static enum error_code table_text(const cJSON *object, const char *where, const 
     const enum error_code e = json_has(object, key) ? json_string(object, where, key, &value, err) : OK;
     if (!e && strlen(value) >= size)
         return fail(err, ERR_FORMAT, "%s: %s: has more than %zu characters", where, key, size - 1);
-    if (!e) snprintf(text, size, "%s", value);
+    if (!e) snprintf(text, size, "%s", value), plain_text(text);
     return e;
 }
 
@@ -43,7 +44,7 @@ static enum error_code read_strategy(struct layer_table *table, const cJSON *fro
     int64_t devices = 0, layout = place, size;
     const char *name = "";
     enum error_code e = json_string(from, where, "name", &name, err);
-    if (!e) snprintf(s->name, sizeof s->name, "%s", name);
+    if (!e) snprintf(s->name, sizeof s->name, "%s", name), plain_text(s->name);
     if (!e) e = json_int(from, where, "devices", 1, table->devices, &devices, err);
     if (!e && json_has(from, "layout")) e = json_int(from, where, "layout", 0, STRATEGIES_MOST - 1, &layout, err);
     for (size_t a = 0; a < sizeof axes / sizeof *axes && !e; a++) {
