@@ -65,7 +65,8 @@ int chain_reduce(struct chain_point *point, int count, enum chain_rule rule, int
 {
     const bool memory = rule == BY_TIME_AND_MEMORY;
     int kept = 0;
-    if (count > 0 && rule >= BY_TIME) return keep_least(point, count, rule);
+    if (count == 0) return 0;
+    if (rule >= BY_TIME) return keep_least(point, count, rule);
     qsort(point, (size_t)count, sizeof *point, memory ? in_memory : in_computing);
     for (int i = 0; i < count; i++) {
         const struct chain_point *const last = kept > 0 ? &point[kept - 1] : NULL;
