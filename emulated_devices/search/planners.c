@@ -8,7 +8,16 @@
 
 #define PLANNERS(X)                     \
     X(planner_beam)                     \
-    X(planner_exhaustive)
+    X(planner_exhaustive)               \
+    X(planner_every_layer)              \
+    X(planner_galvatron)                \
+    X(planner_alpa)                     \
+    X(planner_tensoropt)                \
+    X(planner_mindspore)                \
+    X(planner_flexflow)                 \
+    X(planner_pipette)                  \
+    X(planner_holmes)                   \
+    X(planner_pipedream)
 
 #define X(symbol) extern const struct planner symbol;
 PLANNERS(X)
@@ -38,6 +47,22 @@ const struct planner *planner_usual(const struct plan_space *space)
     struct error unread;
     int count = 0;
     return plan_space_each(space, planner_count, &count, &unread) == OK ? &planner_exhaustive : &planner_beam;
+}
+
+bool layers_exact_has(enum layers_exact which, const struct layer_table *table, const struct layer_plan *plan)
+{
+    const int p = plan->stages;
+    bool even = (p & (p - 1)) == 0 && table->devices % p == 0, alike = true;
+    for (int s = 0; s < p; s++)
+        even = even && plan->devices[s] == table->devices / p && plan->first[s] == s * (table->layers / p);
+    for (int l = 1; l < table->layers; l++) alike = alike && plan->strategy[l] == plan->strategy[0];
+    switch (which) {
+    case LAYERS_ALL: return true;
+    case LAYERS_EVEN: return even;
+    case LAYERS_ONE_STAGE: return p == 1;
+    case LAYERS_ALIKE: return even && alike;
+    default: return false;
+    }
 }
 
 enum error_code planner_find(const struct planner **found, const char *name, struct error *err)

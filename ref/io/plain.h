@@ -1,6 +1,6 @@
 /* plain.h -- makes text from outside safe for a line on a terminal.
  *
- * output.c, ref/text/generate.c and the printing of errors call this file.
+ * output.c, ref/text/generate.c, search/layers/table_file.c and the printing of errors call this file.
  */
 #ifndef ORRERY_PLAIN_H
 #define ORRERY_PLAIN_H

@@ -127,6 +127,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "bench segments --devices 3 --bytes 1K --json -", 0, true },
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },
     { "document", "bench sums --most 256 --json -", 0, true },
+    { "document", "bench planners --json -", 0, true },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },
     { "calibrate", "calibrate --busy --devices 1 --rounds 1 --json -", 0, true },
@@ -148,6 +149,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "plan-against", "plan --model tiny --dp 2 --against=\"--recompute full\" --json -", 0, false },
     { "search", "search --devices 2 --model tiny --micro 2 --recompute none --data-parallel ddp --schedule 1f1b "
       "--tensor 1d --attention ring --json -", 0, false },
+    { "search-layers", "search --planner tensoropt --devices 2 --model tiny --batch 4 --micro 2 --json -", 0, false },
     { "verify", "verify collectives --devices 2 --json -", 0, true },
     { "check", "check " GOLDEN " " GOLDEN " --json -", 0, false },
     { "check", "check " GOLDEN " golden/biased-attention.safetensors --json -", 3, false },

@@ -44,6 +44,7 @@ static const struct command topics[] = {
       bench_offload_topic },
     { "streams", "models with parallel streams: published parameters, and the law of their losses",
       bench_streams_topic },
+    { "planners", "planners by layers: what their papers claim beside ours", bench_planners_topic },
     { "check", "the speed and memory of `orrery check`, on a dump that is made for it", bench_check_topic },
     { 0 }
 };

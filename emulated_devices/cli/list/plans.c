@@ -24,7 +24,8 @@ void list_planners(void)
     for (int i = 0; planner_at(i); i++) {
         const struct planner *p = planner_at(i);
         list_entry(p->name, p->description);
-        if (p->most > 0) list_field("plans the %d most promising; of its winner: %s", p->most, p->promise);
+        if (p->solve) list_field("by layers; of its plan: %s", p->promise);
+        else if (p->most > 0) list_field("plans the %d most promising; of its winner: %s", p->most, p->promise);
         else list_field("plans all; of its winner: %s", p->promise);
         list_field("from %s", p->source);
     }

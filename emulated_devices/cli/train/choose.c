@@ -43,12 +43,21 @@ const struct option plan_options[] = {
 enum { CHOOSE_OPTIONS = 48 };
 static struct option choose_options[CHOOSE_OPTIONS];
 
+/* Files and planners by layers are what `orrery search` has. */
+static bool is_of_search_alone(const char *name)
+{
+    static const char *const alone[] = { "--out", "--explain", "--table", "--table-out" };
+    for (size_t i = 0; name && i < sizeof alone / sizeof *alone; i++)
+        if (strcmp(name, alone[i]) == 0) return true;
+    return false;
+}
+
 /* A choice has the options of a search, and --fewest; with this, --devices may be left out. */
 static const struct option *make_options(void)
 {
     size_t n = 0;
     for (const struct option *o = search_options; o->kind != OPTION_END && n < CHOOSE_OPTIONS - 2; o++) {
-        if (o->name && strcmp(o->name, "--out") == 0) continue;
+        if (is_of_search_alone(o->name)) continue;
         choose_options[n] = *o;
         if (o->name && strcmp(o->name, "--devices") == 0)
             choose_options[n].required = false, choose_options[n].given = &plan_asked.devices_given;

@@ -2,6 +2,7 @@
  * searches for `orrery plan`.  Plans go to the standard output as a table, or as JSON (search_report.c).  ERR_CHECK
  * means that no plan fits into the memory; other errors are those of a search.  Without memory the code is
  * ERR_MEMORY. */
+#include "emulated_devices/cli/train/layered.h"
 #include "emulated_devices/cli/train/search_report.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/report/report.h"
@@ -39,16 +40,22 @@ struct search_asked search_asked = { .like = LIKES_USUAL, .top = 5 };
 #define LIST(flag, to, what) { flag, "LIST", OPTION_STRING, &(search_asked.to), .help = what "; default: all" }
 const struct option search_options[] = {
     { .kind = OPTION_HEADING, .help = "Search: words of a list have commas between" },
-    { "--devices", "N", OPTION_INT, &search_asked.devices, .min = 1, .max = MESH_MOST_DEVICES, .required = true,
-      .help = "all of them are used" },
+    { "--devices", "N", OPTION_INT, &search_asked.devices, .min = 1, .max = MESH_MOST_DEVICES,
+      .help = "all of them are used (required, but with --table)" },
     { "--like", "LIST", OPTION_STRING, &search_asked.like, .given = &search_asked.like_given,
       .help = "only schemes that these frameworks have (`orrery list likes`), where no list below says which; with "
               "--pack also attention schemes that plan by lengths; all: every scheme" },
     { "--seconds", "S", OPTION_DOUBLE, &search_asked.seconds, .min = 0, .max = 1e9,
       .help = "end after S seconds with the best plans so far, as Ctrl-C and SIGTERM do; 0: search to the end" },
     { "--planner", "NAME", OPTION_STRING, &search_asked.planner,
-      .help = "how plans are chosen: `orrery list planners`; default: exhaustive for up to 2000 legal plans, else "
-              "beam" },
+      .help = "how plans are chosen: `orrery list planners`; all: every planner by layers, side by side; default: "
+              "exhaustive for up to 2000 legal plans, else beam" },
+    { "--explain", NULL, OPTION_SWITCH, &search_asked.explain,
+      .help = "with planners by layers: say every plan, and what it spends more than the first" },
+    { "--table", "FILE", OPTION_STRING, &search_asked.table,
+      .help = "planners by layers take what layers need from a file, not from a model (docs/plans/planners.md)" },
+    { "--table-out", "FILE", OPTION_STRING, &search_asked.table_out,
+      .help = "write the table of layers and strategies that such planners get; - for stdout" },
     { "--plans", "N", OPTION_INT, &search_asked.plans, .min = 1, .max = 1e6, .given = &search_asked.plans_given,
       .help = "how many of them are planned, the most promising first; default: the planner's" },
     { "--top", "N", OPTION_INT, &search_asked.top, .min = 1, .max = 1000, .help = "different plans that are printed" },
@@ -206,7 +213,11 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
     space->splits = space->only[BY_ATTENTION] != NULL, space->shards = space->only[BY_DATA] != NULL;
     searched->search.space = space;
     space->base = &options->plan, space->devices = search_asked.devices;
-    enum error_code e = search_asked.planner ? planner_find(&searched->planner, search_asked.planner, err) : OK;
+    const bool layers = layered_asked(), named = search_asked.planner && strcmp(search_asked.planner, PLANNER_ALL);
+    enum error_code e = named ? planner_find(&searched->planner, search_asked.planner, err) : OK;
+    if (!e && search_asked.devices == 0 && search_asked.table == NULL)
+        e = fail(err, ERR_USAGE, "search needs --devices N: all of them are used");
+    if (!e && search_asked.table) return searched->search.memory = options->memory, OK;
     if (!e) e = cluster_check(&options->cluster, search_asked.devices, options->plan.dtype, err);
     if (!e) e = take_zero(searched, err);
     if (!e) e = likes_limit(space, &searched->likes, search_asked.like, err);
@@ -216,8 +227,9 @@ enum error_code searched_open(struct searched *searched, const struct train_opti
     searched->of_all = calloc((size_t)options->argc + 1, sizeof *searched->of_all);
     if (!e && searched->of_all == NULL) e = fail(err, ERR_MEMORY, "no memory for %d words", options->argc);
     if (e) return e;
-    if (searched->planner == NULL) searched->planner = planner_usual(space);
     searched->search.memory = report_budget(options);
+    if (layers) return take_common(searched, own), OK;
+    if (searched->planner == NULL) searched->planner = planner_usual(space);
     searched->search.most = search_asked.plans_given ? search_asked.plans : searched->planner->most;
     /* Who says how long, or how many plans, gets that. */
     searched->search.work_most = search_asked.plans_given || search_asked.seconds > 0 ? 0 : searched->planner->work;
@@ -238,6 +250,9 @@ enum { MOST_REPLAYS = 27 };
 enum error_code searched_run(struct searched *searched, struct error *err)
 {
     struct search *const s = &searched->search;
+    if (searched->planner == NULL || searched->planner->choose == NULL)
+        return fail(err, ERR_USAGE, "--planner %s: gives layers strategies of their own; orrery search takes it",
+                    search_asked.planner);
     searched->started = measure_now();
     time_left_begin(&searched->line);
     stopping_listen();
@@ -298,7 +313,7 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
         e = searched_open(&s, &o, search_options, err);
         /* A file that cannot be written is said before the search. */
         if (!e && search_asked.out) e = fail_about(err, output_probe(search_asked.out, err), "--out");
-        if (!e) e = search_and_report(&s, err);
+        if (!e) e = layered_asked() ? layered_run(&s, err) : search_and_report(&s, err);
         searched_close(&s);
     }
     train_options_free(&o);

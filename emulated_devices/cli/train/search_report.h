@@ -19,6 +19,8 @@ struct search_asked {
     const char *out;                    /* a file for the first plan; NULL: none */
     double seconds;                     /* at most; 0: without end */
     bool plans_given, like_given;
+    const char *table, *table_out;      /* files of a table by layers, to read and to write; NULL: none */
+    bool explain;                       /* say what every planner by layers does, and why one is the first */
     const char *zero;                   /* stages of ZeRO, another way to name data schemes; NULL: not given */
     struct plan_space space;            /* the lists as typed */
 };

@@ -48,7 +48,8 @@ const char *verify_family(int place)
     if (place == 0) return "collectives";
     const enum scheme_kind k = kind_at(place);
     if (k < SCHEME_KINDS) return scheme_kind_info(k)->family;
-    return kind_at(place - 1) < SCHEME_KINDS ? VERIFY_PLANS : NULL;
+    if (kind_at(place - 1) < SCHEME_KINDS) return VERIFY_PLANS;
+    return kind_at(place - 2) < SCHEME_KINDS ? VERIFY_PLANNERS : NULL;
 }
 
 static enum error_code run_family(struct job *job, struct cases *cases, int place, struct error *err)
@@ -56,7 +57,8 @@ static enum error_code run_family(struct job *job, struct cases *cases, int plac
     const enum scheme_kind kind = kind_at(place);
     if (place == 0) return verify_collectives(job, err);
     if (kind == SPATIAL_SCHEME) return verify_tiles(job, err);
-    return kind < SCHEME_KINDS ? verify_schemes(job, cases, kind, err) : verify_plans(job, err);
+    if (kind < SCHEME_KINDS) return verify_schemes(job, cases, kind, err);
+    return strcmp(verify_family(place), VERIFY_PLANS) == 0 ? verify_plans(job, err) : verify_planners(job, err);
 }
 
 static enum error_code write_job(struct job *job, const char *path, struct error *err)
@@ -90,7 +92,8 @@ static enum error_code run_families(struct job *job, struct cases *cases, const 
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (options->what && strcmp(options->what, family) != 0) continue;
-        /* Collectives and tiles have no arithmetic of their own; plans are drawn in fp64. */
+        /* Collectives and tiles have no arithmetic of their own; plans are drawn in fp64, planners
+         * have none. */
         if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME || kind_at(i) == SCHEME_KINDS)) continue;
         e = run_family(job, cases, i, err);
     }

@@ -30,8 +30,10 @@ struct verify_options {
 
 /* The family of drawn plans whose layers have different strategies. */
 #define VERIFY_PLANS "plans"
+/* The family of planners by layers, beside brute force. */
+#define VERIFY_PLANNERS "planners"
 
-/** Families by name: collectives, each kind of schemes, then plans.  @return NULL after the last. */
+/** Families by name: collectives, each kind of schemes, plans, then planners.  @return NULL after the last. */
 const char *verify_family(int place);
 
 /** Numbers of cases that passed, of all cases, and of cases that were refused and not run. */
@@ -77,6 +79,7 @@ void verify_refuse(struct job *, const char *family, const char *what, const str
 enum error_code verify_collectives(struct job *, struct error *);
 enum error_code verify_tiles(struct job *, struct error *);
 enum error_code verify_plans(struct job *, struct error *);
+enum error_code verify_planners(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
 

@@ -1,0 +1,355 @@
+/* Planners by layers: beside brute force on drawn tables, the numbers of their papers and codes, placements, cuts of
+ * layers, and how much thinned lists lose.
+ * tier: check
+ */
+#include "emulated_devices/schemes/pipeline/timing.h"
+#include "emulated_devices/search/layers/chain.h"
+#include "emulated_devices/search/layers/holmes.h"
+#include "emulated_devices/search/layers/pipette.h"
+#include "emulated_devices/verify/cases/planned.h"
+#include "ref/numeric/philox.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+#include "tests/tier.h"
+
+static struct error err;
+
+/* ---- a table by hand --------------------------------------------------------------------------------------------- */
+
+enum { MOST = 16 };
+
+static struct layer_table hand_table(int devices, int micros, int layers, int strategies)
+{
+    struct layer_table t = { .devices = devices, .micros = micros, .layers = layers, .kinds = layers,
+                             .strategies = strategies, .layouts = strategies };
+    t.kind = calloc((size_t)layers, sizeof *t.kind), t.strategy = calloc((size_t)strategies, sizeof *t.strategy);
+    t.cost = calloc((size_t)(layers * strategies), sizeof *t.cost);
+    t.edge = calloc((size_t)(strategies * strategies), sizeof *t.edge);
+    for (int l = 0; l < layers; l++) t.kind[l] = l;
+    for (int s = 0; s < strategies; s++) t.strategy[s].devices = devices, t.strategy[s].layout = s;
+    return t;
+}
+
+static void put(struct layer_table *t, int layer, int strategy, picoseconds time, uint64_t memory)
+{
+    t->cost[layer * t->strategies + strategy] = (struct layer_cost){ .there = true, .time = time, .computing = time,
+                                                                     .state = memory };
+}
+
+static void put_edges(struct layer_table *t, picoseconds time)
+{
+    for (int i = 0; i < t->layouts * t->layouts; i++) t->edge[i] = i / t->layouts == i % t->layouts ? 0 : time;
+    assert_int_equal(layer_table_check(t, "by hand", &err), OK);
+}
+
+static struct layer_search solve(const struct layer_table *t, const char *name, uint64_t memory)
+{
+    const struct planner *p;
+    struct layer_search s = { .table = t, .memory = memory, .seed = 1 };
+    assert_int_equal(planner_find(&p, name, &err), OK);
+    if (p->solve(&s, &err)) fail_msg("%s: %s", name, err.text);
+    return s;
+}
+
+/* ---- beside brute force ------------------------------------------------------------------------------------------ */
+
+/* Every planner keeps its promise on every table; the gaps of heuristics are in `orrery verify planners`. */
+static void test_brute_force(void **state)
+{
+    static struct planned_count count;
+    static const int tables_of[] = { 100, PLANNED_TABLES, 10 * PLANNED_TABLES };
+    const int tables = tables_of[tier_now()];
+    (void)state;
+    for (int draw = 0; draw < tables; draw++)
+        if (planned_hold(&count, draw, &err)) fail_msg("%s", err.text);
+    assert_int_equal(count.tables, tables);
+    assert_true(count.infeasible > tables / 20 && count.infeasible < tables / 4);
+    int exact = 0;
+    for (int i = 0; i < count.rows; i++) exact += count.row[i].held == tables;
+    assert_true(exact >= 4 && count.rows > exact);      /* and some promise nothing */
+}
+
+struct graph_drawing { uint64_t seed, next; };
+
+static int draw_of(struct graph_drawing *drawing, int n)
+{
+    return (int)(random_uniform(drawing->seed, 97, drawing->next++) * n);
+}
+
+/* Graphs of operators: the frontier is that of all plans. */
+static void test_graphs(void **state)
+{
+    const int graphs = tier_now() == TIER_VERIFY ? 400 : 60;
+    (void)state;
+    for (int g = 0; g < graphs; g++) {
+        struct graph_drawing d = { (uint64_t)g, 0 };
+        const int layers = 4 + draw_of(&d, 3), K = 2 + draw_of(&d, 2);
+        struct layer_table t = hand_table(4, 1, layers, K);
+        struct layer_link link[MOST];
+        for (int l = 0; l < layers; l++)
+            for (int s = 0; s < K; s++) {
+                const int time = 1 + draw_of(&d, 30);
+                put(&t, l, s, time, 1 + (uint64_t)draw_of(&d, 30));
+            }
+        /* Each reads one before it; some read a second one. */
+        for (int l = 1; l < layers; l++) {
+            link[t.links++] = (struct layer_link){ draw_of(&d, l), l };
+            if (draw_of(&d, 2)) link[t.links++] = (struct layer_link){ draw_of(&d, l), l };
+        }
+        t.link = link;
+        put_edges(&t, 1 + draw_of(&d, 8));
+        struct layer_search s = solve(&t, "tensoropt", 0), all = solve(&t, "every-layer", 0);
+        assert_true(s.found && all.found && s.points > 0);
+        if (s.verdict.time != all.verdict.time)
+            fail_msg("graph %d: %lld ps, all plans %lld", g, (long long)s.verdict.time, (long long)all.verdict.time);
+        for (int p = 0; p < s.points; p++) {            /* every point is the best plan with as much memory */
+            all = solve(&t, "every-layer", s.point[p].memory);
+            if (!all.found || all.verdict.time != s.point[p].time)
+                fail_msg("graph %d: a point of %lld ps with %llu bytes; all plans have %lld", g,
+                         (long long)s.point[p].time, (unsigned long long)s.point[p].memory,
+                         (long long)all.verdict.time);
+        }
+        layer_search_free(&s);
+        t.link = NULL, layer_table_free(&t);
+    }
+}
+
+/* ---- published numbers ------------------------------------------------------------------------------------------- */
+
+/* Galvatron's code: four layers, memory 4 or 2, time 10 or 14, an edge of 1. */
+static void test_galvatron(void **state)
+{
+    static const struct { uint64_t memory; picoseconds time; } expected[] = { { 16, 40 }, { 14, 45 }, { 12, 49 },
+                                                                              { 10, 53 }, { 8, 56 }, { 7, 0 } };
+    struct layer_table t = hand_table(1, 1, 4, 2);
+    (void)state;
+    for (int l = 0; l < 4; l++) put(&t, l, 0, 10, 4), put(&t, l, 1, 14, 2);
+    put_edges(&t, 1);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct layer_search s = solve(&t, "galvatron", expected[i].memory);
+        if (s.found != (expected[i].time > 0) || (s.found && s.verdict.time != expected[i].time))
+            fail_msg("with %llu bytes Galvatron takes %lld ps; its code %lld", (unsigned long long)expected[i].memory,
+                     (long long)s.verdict.time, (long long)expected[i].time);
+    }
+    layer_table_free(&t);
+}
+
+/* The code's update in place reads what it has just written where a layer has no memory: 3 for 2. */
+static void test_galvatron_without_memory(void **state)
+{
+    struct layer_table t = hand_table(1, 1, 2, 2);
+    (void)state;
+    put(&t, 0, 0, 1, 0), put(&t, 0, 1, 2, 0), put(&t, 1, 0, 2, 0), put(&t, 1, 1, 1, 0);
+    put_edges(&t, 0);
+    assert_int_equal(solve(&t, "galvatron", 0).verdict.time, 2);
+    assert_int_equal(solve(&t, "galvatron", 2).verdict.time, 2);
+    assert_false(solve(&t, "galvatron", 1).found);      /* a unit for each layer */
+    layer_table_free(&t);
+}
+
+/* Alpa's recurrence: layers of 4, 2, 2 and 4 on 1, 2 or 4 devices, of which n are n / (1 + 0.2 (n - 1)) times as fast.
+ * Times are in tenths, and in units so small that the code's steps of 1e-6 would skip all of them. */
+static void test_alpa(void **state)
+{
+    static const struct { int micros, stages; picoseconds time; } expected[] = { { 1, 1, 48 }, { 4, 2, 180 },
+                                                                                 { 16, 2, 612 } };
+    static const int layer[] = { 40, 20, 20, 40 }, permille[] = { 1000, 600, 400 };
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        struct layer_table t = hand_table(4, expected[i].micros, 4, 3);
+        for (int s = 0; s < 3; s++) t.strategy[s].devices = 1 << s;
+        for (int l = 0; l < 4; l++)
+            for (int s = 0; s < 3; s++) put(&t, l, s, layer[l] * permille[s] / 1000, 1);
+        put_edges(&t, 0);
+        const struct layer_search s = solve(&t, "alpa", 0);
+        if (s.verdict.time != expected[i].time || s.best.stages != expected[i].stages)
+            fail_msg("with %d microbatches Alpa takes %lld tenths in %d stages; its code %lld in %d",
+                     expected[i].micros, (long long)s.verdict.time, s.best.stages, (long long)expected[i].time,
+                     expected[i].stages);
+        if (s.best.stages == 2) assert_int_equal(s.best.first[1], 2);
+        layer_table_free(&t);
+    }
+}
+
+/* TensorOpt's tracking: three operators, an edge of 1 where indices differ. */
+static void test_tensoropt(void **state)
+{
+    static const struct layer_point expected[] = { { 12, 23 }, { 15, 19 }, { 17, 18 }, { 18, 14 }, { 19, 11 },
+                                                   { 23, 9 } };
+    struct layer_table t = hand_table(1, 1, 3, 3);
+    (void)state;
+    put(&t, 0, 0, 4, 8), put(&t, 0, 1, 6, 5), put(&t, 0, 2, 9, 3);
+    put(&t, 1, 0, 5, 9), put(&t, 1, 1, 8, 4), put(&t, 2, 0, 3, 6), put(&t, 2, 1, 5, 2);
+    put_edges(&t, 1);
+    struct layer_search s = solve(&t, "tensoropt", 0);
+    assert_int_equal(s.points, sizeof expected / sizeof *expected);
+    for (int i = 0; i < s.points; i++)
+        if (s.point[i].time != expected[i].time || s.point[i].memory != expected[i].memory)
+            fail_msg("point %d of the frontier is %lld ps with %llu bytes; expected %lld with %llu", i,
+                     (long long)s.point[i].time, (unsigned long long)s.point[i].memory, (long long)expected[i].time,
+                     (unsigned long long)expected[i].memory);
+    layer_search_free(&s);
+    layer_table_free(&t);
+}
+
+/* Lists without memory as an axis: of two strategies that compute alike the lean one is dropped. */
+static void test_mindspore_drops_what_fits(void **state)
+{
+    struct layer_table t = hand_table(1, 1, 1, 2);
+    (void)state;
+    put(&t, 0, 0, 10, 8), put(&t, 0, 1, 11, 2);
+    t.strategy[1].layout = 0, t.layouts = 1;            /* one list */
+    put_edges(&t, 0);
+    assert_true(solve(&t, "mindspore", 8).found);
+    assert_false(solve(&t, "mindspore", 4).found);
+    assert_true(solve(&t, "alpa", 4).found);
+    layer_table_free(&t);
+}
+
+/* Holmes's shipped cuts are floor(share x layers); with alpha = 1.05 the faster stage has a layer more, which is the
+ * least longest stage. */
+static void test_holmes(void **state)
+{
+    static const struct { int layers; double alpha; int fast; } expected[] = { { 30, 1, 16 }, { 48, 1, 26 },
+                                                                               { 30, 1.05, 17 }, { 48, 1.05, 27 } };
+    static const int speed[] = { 197, 160 };
+    int first[5];
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const int L = expected[i].layers;
+        assert_int_equal(holmes_split(L, 2, speed, expected[i].alpha, first), 1);
+        assert_int_equal(first[1], expected[i].fast);
+        if (expected[i].alpha == 1) continue;
+        for (int n = 1; n < L; n++) {                   /* no cut has a shorter longest stage */
+            const double ours = fmax(first[1] / 197., (L - first[1]) / 160.);
+            assert_true(fmax(n / 197., (L - n) / 160.) >= ours - 1e-12);
+        }
+    }
+    assert_int_equal(holmes_split(7, 4, (const int[]){ 50, 100, 50, 100 }, 1.05, first), 1);
+    assert_int_equal(first[4], 7);
+    assert_int_equal(holmes_split(3, 4, (const int[]){ 50, 100, 50, 100 }, 1.05, first), 0);
+}
+
+/* Pipette's latency and AMP's beside 1F1B on this program's clock of schedules: the errors of a simulation of the
+ * paper's point, in per cent. */
+static void test_pipette_latency(void **state)
+{
+    static const struct { int p, m, hop; double pipette, amp; } expected[] = {
+        { 4, 32, 100, -0.4, -4.2 }, { 8, 64, 100, -0.5, -4.9 },
+        { 4, 32, 500, -1.5, -17.6 }, { 8, 64, 500, -2.2, -20.0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const int p = expected[i].p, m = expected[i].m;
+        const double pass = 3000, hops = 2. * (p - 1) * expected[i].hop;
+        struct schedule schedule;
+        struct timing timing;
+        const struct even_times times = { 1000, 1000, 1000, expected[i].hop, 0 };
+        const struct schedule_request request = { .devices = p, .micros = m, .chunks = 1 };
+        assert_int_equal(schedule_make(&schedule, "1f1b", &request, &err), OK);
+        assert_int_equal(schedule_time_evenly(&timing, &schedule, times, &err), OK);
+        const double pipette = 100 * (pipette_latency(p, m, pass, hops, 0) / (double)timing.makespan - 1),
+                     amp = 100 * (amp_latency(p, m, pass, hops, 0) / (double)timing.makespan - 1);
+        if (fabs(pipette - expected[i].pipette) > 0.06 || fabs(amp - expected[i].amp) > 0.06)
+            fail_msg("p %d m %d hop %d: Pipette is %.2f %% from 1F1B, AMP %.2f %%; expected %.1f and %.1f", p, m,
+                     expected[i].hop, pipette, amp, expected[i].pipette, expected[i].amp);
+        timing_free(&timing), schedule_free(&schedule);
+    }
+}
+
+/* ---- placements -------------------------------------------------------------------------------------------------- */
+
+/* The least time of all orders of the units from `at` on. */
+static double least_of_all(const struct placing *placing, int place[], int at)
+{
+    const int units = placing_units(placing);
+    double least = INFINITY;
+    if (at == units) return placing_time(placing, place);
+    for (int i = at; i < units; i++) {
+        int swap = place[at];
+        place[at] = place[i], place[i] = swap;
+        least = fmin(least, least_of_all(placing, place, at + 1));
+        swap = place[at], place[at] = place[i], place[i] = swap;
+    }
+    return least;
+}
+
+/* Annealing on drawn matrices of rates finds the best of all placements, and is no slower than the order. */
+static void test_placements(void **state)
+{
+    enum { UNITS = 8 };
+    const int units = tier_now() == TIER_VERIFY ? UNITS : 7, matrices = 20;
+    double rate[UNITS * UNITS];
+    (void)state;
+    for (int n = 0; n < matrices; n++) {
+        int place[UNITS], all[UNITS];
+        struct layer_table t = { .devices = units, .bandwidth = rate };
+        /* Seven stages of a copy; of eight units also four stages of two, and two of four. */
+        const int stages = units == 7 ? 7 : 8 >> n % 3;
+        const struct placing p = { &t, stages, units / stages, 1, 1000, 5000, 4 };
+        for (int i = 0; i < units * units; i++) rate[i] = 1 + 9 * random_uniform((uint64_t)n, 101, (uint64_t)i);
+        for (int i = 0; i < units; i++) place[i] = all[i] = i;
+        const double order = placing_time(&p, place), found = placing_anneal(&p, (uint64_t)n, place),
+                     least = least_of_all(&p, all, 0);
+        assert_true(found <= order && fabs(placing_time(&p, place) - found) < 1e-12 * found);
+        if (found > least * (1 + 1e-12))
+            fail_msg("matrix %d: annealing ends at %.6f s, the best of all placements takes %.6f s", n, found, least);
+    }
+}
+
+/* ---- thinning ---------------------------------------------------------------------------------------------------- */
+
+/* Lists of 48 points lose less than 1 % of the time of all points. */
+static void test_thinning(void **state)
+{
+    enum { LAYERS = 12, K = 6, FEW = 48 };
+    struct layer_table t = hand_table(4, 1, LAYERS, K);
+    struct chain all = { .table = &t, .length = LAYERS, .devices = 4, .flight = 1, .rule = BY_TIME_AND_MEMORY,
+                         .most = 1 << 20 };
+    (void)state;
+    for (int l = 0; l < LAYERS; l++)
+        for (int s = 0; s < K; s++)
+            put(&t, l, s, 1000 + (int)(random_uniform(1, 103, (uint64_t)(l * K + s)) * 9000),
+                1000 + (uint64_t)(random_uniform(2, 103, (uint64_t)(l * K + s)) * 9000));
+    for (int s = 0; s < K; s++) t.strategy[s].layout = s % 2;
+    t.layouts = 2;
+    put_edges(&t, 300);
+    for (uint64_t cap = 40000; cap <= 90000; cap += 10000) {
+        all.cap = cap;
+        struct chain few = all;
+        few.most = FEW;
+        assert_int_equal(chain_open(&all, &err), OK);
+        assert_int_equal(chain_open(&few, &err), OK);
+        const int a = chain_fastest(&all, LAYERS), b = chain_fastest(&few, LAYERS);
+        assert_true((a < 0) == (b < 0));
+        if (a >= 0 && (double)few.of[b].time > 1.01 * (double)all.of[a].time)
+            fail_msg("with %llu bytes 48 points take %lld ps, all points %lld", (unsigned long long)cap,
+                     (long long)few.of[b].time, (long long)all.of[a].time);
+        chain_close(&all), chain_close(&few);
+    }
+    layer_table_free(&t);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_brute_force),
+        cmocka_unit_test(test_graphs),
+        cmocka_unit_test(test_galvatron),
+        cmocka_unit_test(test_galvatron_without_memory),
+        cmocka_unit_test(test_alpa),
+        cmocka_unit_test(test_tensoropt),
+        cmocka_unit_test(test_mindspore_drops_what_fits),
+        cmocka_unit_test(test_holmes),
+        cmocka_unit_test(test_pipette_latency),
+        cmocka_unit_test(test_placements),
+        cmocka_unit_test(test_thinning),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
