@@ -1,5 +1,6 @@
 /* layered_report.c -- what is said of a search by layers: planners side by side, why the first is the first, the
  * frontier, the plan as a file of --plan, JSON.  layered.c calls.  layered_nothing_fits returns ERR_CHECK. */
+#include "emulated_devices/plan/sections_file.h"
 #include "emulated_devices/cli/train/layered.h"
 #include "ref/io/columns.h"
 #include "ref/io/document.h"
@@ -208,38 +209,28 @@ void layered_print(const struct layered *layered)
 
 /* ---- a file of --plan -------------------------------------------------------------------------------------------- */
 
-static void write_section(FILE *to, const struct strategy *s, int first, int last, int device)
-{
-    fprintf(to, last > first ? "  - layers: %d-%d\n" : "  - layers: %d\n", first, last);
-    fprintf(to, s->devices > 1 ? "    devices: %d-%d\n" : "    devices: %d\n", device, device + s->devices - 1);
-    if (s->axis[DP] > 1) fprintf(to, "    dp: %d\n", s->axis[DP]);
-    if (s->axis[CP] > 1) fprintf(to, "    cp: %d\n    attention: %s\n", s->axis[CP], s->attention);
-    if (s->axis[TP] > 1) fprintf(to, "    tp: %d\n    tensor: %s\n", s->axis[TP], s->tensor);
-    fprintf(to, "    data-parallel: %s\n    recompute: %s\n", s->data, s->recompute);
-}
-
 enum error_code layered_write(const struct layered *layered, const char *path, struct error *err)
 {
     const struct layered_row *const row = &layered->row[0];
     const struct layer_table *const table = layered_table(row);
     const struct layer_plan *const plan = &row->search.best;
+    struct plan filled;
+    struct sections sections;
     char *text = NULL;
     size_t size = 0;
     for (int l = 0; l < table->layers; l++)
         if (table->strategy[plan->strategy[l]].axis[DP] == 0)
             return fail(err, ERR_USAGE, "%s: strategy %s has no mesh and no schemes, so it is no plan of a model",
                         printable_path(path).text, table->strategy[plan->strategy[l]].name);
+    enum error_code e = layer_plan_fill(table, plan, &layered->searched->options->plan, &filled, &sections, err);
+    if (e) return e;
     FILE *const to = open_memstream(&text, &size);
-    if (to == NULL) return fail(err, ERR_MEMORY, "no memory for a plan");
-    fprintf(to, "# orrery search --planner %s: %s; with --micro %d\nsections:\n", row->planner->name, table->title,
-            table->micros);
-    for (int s = 0, before = 0; s < plan->stages; before += plan->devices[s++])
-        for (int l = plan->first[s], end; l < plan->first[s + 1]; l = end) {
-            end = layer_plan_run_end(plan, l);
-            write_section(to, &table->strategy[plan->strategy[l]], l, end - 1, before);
-        }
+    if (to == NULL) return sections_free(&sections), fail(err, ERR_MEMORY, "no memory for a plan");
+    fprintf(to, "# orrery search --planner %s: %s; with --micro %d\n", row->planner->name, table->title, table->micros);
+    sections_write(&filled, to);
+    sections_free(&sections);
     const bool made = fclose(to) == 0;
-    const enum error_code e = made ? file_write_all(path, text, size, err) : fail(err, ERR_MEMORY, "no memory");
+    e = made ? file_write_all(path, text, size, err) : fail(err, ERR_MEMORY, "no memory");
     free(text);
     return e;
 }

@@ -175,6 +175,10 @@ struct sections;
 enum error_code layer_plan_sections(const struct layer_table *, const struct layer_plan *, const struct plan *base,
                                     struct plan *, struct sections *, struct error *);
 
+/** The same without a check that the model can be trained so: of a table that was read, for a file of a plan. */
+enum error_code layer_plan_fill(const struct layer_table *, const struct layer_plan *, const struct plan *base,
+                                struct plan *, struct sections *, struct error *);
+
 /* ---- files: table_file.c ----------------------------------------------------------------------------------------- */
 
 /** Read a table.  @return OK, for layer_table_free; ERR_FILE, ERR_FORMAT, ERR_PLAN or ERR_MEMORY, with nothing to

@@ -301,9 +301,9 @@ static enum error_code fill_section(struct plan *section, const struct strategy 
     return e;
 }
 
-enum error_code layer_plan_sections(const struct layer_table *table, const struct layer_plan *plan,
-                                    const struct plan *base, struct plan *out, struct sections *sections,
-                                    struct error *err)
+enum error_code layer_plan_fill(const struct layer_table *table, const struct layer_plan *plan,
+                                const struct plan *base, struct plan *out, struct sections *sections,
+                                struct error *err)
 {
     int count = 0;
     for (int l = 0; l < table->layers; l = layer_plan_run_end(plan, l)) count++;
@@ -318,7 +318,17 @@ enum error_code layer_plan_sections(const struct layer_table *table, const struc
                              (struct interval){ l, end - l }, device, err);
         }
     out->sections = sections;
-    if (!e) e = plan_check(out, err);
+    if (e) sections_free(sections);
+    return e;
+}
+
+enum error_code layer_plan_sections(const struct layer_table *table, const struct layer_plan *plan,
+                                    const struct plan *base, struct plan *out, struct sections *sections,
+                                    struct error *err)
+{
+    enum error_code e = layer_plan_fill(table, plan, base, out, sections, err);
+    if (e) return e;
+    e = plan_check(out, err);
     if (e) sections_free(sections);
     return e;
 }
