@@ -172,7 +172,7 @@ test_what_takes_part() {
 }
 
 test_refusals() {
-    run search --help;                                      expect_status 0; expect_out '^usage: orrery search'; expect_no_out '--check'
+    run search --help;                                      expect_status 0; expect_out '^usage: orrery search'; expect_no_out '--check '
     run search;                                             expect_status 2; expect_error '--devices'
     run search --devices 4 --model nothing;                 expect_status 2; expect_error '--model nothing'
     run search --devices 4 --tensor 1e;                     expect_status 2; expect_error '--tensor 1e'
