@@ -56,6 +56,20 @@ struct plugin {
 #define PLUGIN_INTERFACE (PLUGIN_SIZES(PLUGIN_OPEN) UINT64_C(1) PLUGIN_SIZES(PLUGIN_CLOSE_AND_ADD))
 
 /**
+ * Load a shared object and find its list of variants.  Local.  No variant is in a registry yet.
+ * @param path  with a slash in it.  The object stays loaded.
+ * @return OK; ERR_FILE if it cannot be loaded; ERR_FORMAT if it is no plug-in, or was compiled with other headers.
+ */
+enum error_code plugin_open(const struct plugin **, const char *path, struct error *);
+
+/** Whether this is a variant: an item without any pointer ends the list. */
+bool plugin_is_item(const struct plugin_item *);
+
+/** Add a variant to its registry.  Local.
+ *  @return OK; ERR_FORMAT: it lacks something, or its name is taken; ERR_MEMORY: the registry is full. */
+enum error_code plugin_add(const struct plugin_item *, struct error *);
+
+/**
  * Add the variants of a shared object to the registries.  Local: every device loads the same ones in the same order,
  * before it connects with the others.
  * @param path  with a slash in it.  The object stays loaded.
