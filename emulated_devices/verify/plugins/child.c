@@ -37,12 +37,12 @@ static void limit_to(int resource, rlim_t most)
     setrlimit(resource, &limit);
 }
 
-/* A program with sanitizers has as many addresses as there are. */
+/* Addresses that are only reserved do not count.  A program with sanitizers has as many as there are. */
 static void take_limits(const struct law_request *request)
 {
 #if !defined __SANITIZE_ADDRESS__
     const uint64_t now = system_addresses();
-    if (now > 0) limit_to(RLIMIT_AS, (rlim_t)(now + request->memory));
+    if (now > 0) limit_to(RLIMIT_DATA, (rlim_t)(now + request->memory));
 #endif
     limit_to(RLIMIT_CPU, (rlim_t)(request->seconds + 1));
     limit_to(RLIMIT_FSIZE, PRINTS_MOST);

@@ -375,7 +375,8 @@ static enum error_code run_blocks(const struct law_member *m, struct error *err)
         for (int b = 0; b < P && call.operation == ALLTOALL; b++)
             counts[b] = call_between(&call, call.rank, b), back[b] = call_between(&call, b, call.rank);
         if (call.operation == ALLTOALL) call.args.recvcounts = back;
-        e = run_both(m, call, err);
+        if (!accepts(m, &call)) law_leave_out(m->crew->book, BLOCKS);   /* its .refuses may want equal blocks */
+        else e = run_both(m, call, err);
     }
     return e;
 }

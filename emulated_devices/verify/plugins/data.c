@@ -18,10 +18,11 @@ static const struct law data_laws[] = {
 
 enum { MOST_DEVICES = 16 };
 
-/* Ask for the numbers of one device.  @return whether they were given. */
-static bool ask_shares(struct book *book, const struct data_scheme *scheme, int P, int rank, struct shards *to)
+/* Ask for the numbers of one device, with --shard-group if that is not 0.  @return whether they were given. */
+static bool ask_shares(struct book *book, const struct data_scheme *scheme, int P, int rank, int group,
+                       struct shards *to)
 {
-    const struct data_request request = { .scheme = scheme->head.name, .context = 1 };
+    const struct data_request request = { .scheme = scheme->head.name, .context = 1, .group = group };
     *to = (struct shards){ .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1 };
     law_now(book, ".share for device %d of %d", rank, P);
     const char *const text = scheme->share(to, &request);
@@ -36,13 +37,14 @@ static bool same_shares(const struct shards *a, const struct shards *b)
 }
 
 /* @return how many devices were given numbers. */
-static int judge_devices(struct book *book, const struct data_scheme *scheme, int P)
+static int judge_devices(struct book *book, const struct data_scheme *scheme, int P, int group)
 {
     struct shards first = { 0 }, now, again;
     struct error err;
     int given = 0;
     for (int rank = 0; rank < P; rank++) {
-        const bool here = ask_shares(book, scheme, P, rank, &now), twice = ask_shares(book, scheme, P, rank, &again);
+        const bool here = ask_shares(book, scheme, P, rank, group, &now),
+                   twice = ask_shares(book, scheme, P, rank, group, &again);
         law_judge(book, REPEATS, here == twice && same_shares(&now, &again) && now.P == P && now.rank == rank,
                   "device %d of %d gets %d|%d|%d, then %d|%d|%d", rank, P, now.weights, now.gradients, now.optimizer,
                   again.weights, again.gradients, again.optimizer);
@@ -60,9 +62,14 @@ static int judge_devices(struct book *book, const struct data_scheme *scheme, in
 static enum error_code judge_data(struct book *book, const struct plugin_item *item, struct error *err)
 {
     const struct data_scheme *const scheme = (const struct data_scheme *)item->scheme;
-    const char *words[] = { "--model", "tiny", "--data-parallel", scheme->head.name, "--dp", "2", "--batch", "4", NULL };
+    const char *words[] = { "--model", "tiny", "--data-parallel", scheme->head.name, "--dp", "2", "--batch", "4", NULL,
+                            "2", NULL };
     int given[MOST_DEVICES + 1] = { 0 };
-    for (int P = 1; P <= MOST_DEVICES; P++) given[P] = judge_devices(book, scheme, P);
+    for (int P = 1; P <= MOST_DEVICES; P++) given[P] = judge_devices(book, scheme, P, 0);
+    /* A scheme may want to be told how many devices share a copy. */
+    const bool wants_group = !given[1] && !given[2];
+    for (int P = 2; P <= MOST_DEVICES && wants_group; P += 2) given[P] = judge_devices(book, scheme, P, 2);
+    if (wants_group) words[8] = "--shard-group";
     law_judge(book, ACCEPTS, given[1] || given[2], "it refuses one device and two");
     enum error_code e = given[2] ? law_trains(book, TRAINS, words, err) : OK;
     words[5] = "4";

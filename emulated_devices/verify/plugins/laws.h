@@ -94,7 +94,7 @@ enum error_code law_trains(struct book *, int law, const char *const *words, str
 struct law_request {
     const char *object;                 /* the shared object, with a slash; NULL: the built-in variants */
     double seconds;                     /* of a processor for each variant; on the clock it has LAW_PATIENCE times */
-    uint64_t memory;                    /* bytes of addresses that a variant may take */
+    uint64_t memory;                    /* bytes that a variant may take */
     bool is_short;                      /* only small sizes */
 };
 enum { LAW_PATIENCE = 6 };

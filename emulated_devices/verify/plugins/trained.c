@@ -76,11 +76,13 @@ static bool built_in_tensor(int place, struct plugin_item *item)
     return item->scheme != NULL;
 }
 
-/* The first expert scheme is for models on one device. */
+/* The first expert scheme is for models on one device; schemes that predict need a file of affinities. */
 static bool built_in_experts(int place, struct plugin_item *item)
 {
-    *item = (struct plugin_item){ .scheme = scheme_at(EXPERT_SCHEME, place + 1) };
-    return item->scheme != NULL;
+    const struct expert_scheme *s;
+    for (int i = 1; (s = expert_scheme_at(i)) != NULL; i++)
+        if (!s->predicts && place-- == 0) return *item = (struct plugin_item){ .scheme = &s->head }, true;
+    return false;
 }
 
 const struct law_kind law_kind_tensor = {
