@@ -1,5 +1,5 @@
-/* Wrong all-reduces: a chain there and back, with one mistake for each number.  tests/cli/test_verify_plugin.sh compiles
- * the file with -DWRONG=N, and wants the law beside N to be broken.  Without a number the chain is right.
+/* Wrong all-reduces: a chain there and back, with one mistake for each number.  tests/cli/test_verify_plugin.sh
+ * compiles the file with -DWRONG=N, and wants the law beside N to be broken.  Without a number the chain is right.
  *
  *  1 reductions   adds, whatever the reduction is
  *  2 reductions   forgets the division of an average
@@ -84,9 +84,11 @@ static void add(struct exchange *x, const struct collective *c, void *scratch)
 {
     float *const out = c->out, *const from = scratch;
     if (WRONG == 21 && c->dtype == F32)
-        for (int64_t i = 0; i < c->count; i++) from[i] = isnan(from[i]) ? 0 : from[i], out[i] = isnan(out[i]) ? 0 : out[i];
+        for (int64_t i = 0; i < c->count; i++)
+            from[i] = isnan(from[i]) ? 0 : from[i], out[i] = isnan(out[i]) ? 0 : out[i];
     if (WRONG == 33 && c->dtype == F16) reduce_local(x, SUM, F16, scratch, scratch, c->count);
-    reduce_local(x, reduction_of(c), c->dtype, c->out, scratch, WRONG == 43 && c->dtype == F64 ? c->count / 2 : c->count);
+    reduce_local(x, reduction_of(c), c->dtype, c->out, scratch,
+                 WRONG == 43 && c->dtype == F64 ? c->count / 2 : c->count);
     if (WRONG == 23 && c->dtype == F32)
         for (int64_t i = 0; i < c->count; i++) {
             uint32_t bits;

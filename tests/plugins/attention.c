@@ -14,7 +14,7 @@
  * 11 accepts      refuses with an empty text
  * 12 accepts      refuses everything
  * 13 ends         crashes for a sequence of one token
- * 14 trains       does not say that backward reads the output
+ * 14 trains       does not say that backward reads queries and keys
  */
 #include "emulated_devices/schemes/attention/rings/ring.h"
 #include "emulated_devices/schemes/plugin.h"
@@ -57,7 +57,7 @@ static const struct attention_scheme attention_scheme_mine = {
     .head = { .kind = ATTENTION_SCHEME, .equality = REASSOCIATES, .name = "mine", .description = "as ring",
               .source = "own", RING_HEAD },
     .refuses = WRONG == 2 ? NULL : refuses, .cut = cut, .slots = WRONG == 9 ? 0 : 1, .kept = ring_attention_kept,
-    .reads_input = true, .reads_output = WRONG != 14, .forward = ring_attention_forward,
+    .reads_input = WRONG != 14, .reads_output = true, .forward = ring_attention_forward,
     .backward_input = ring_attention_backward_input,
     .cost = WRONG == 1 ? NULL : WRONG == 10 ? no_cost : ring_attention_cost,
 };

@@ -21,6 +21,8 @@ static const char *share(struct shards *s, const struct data_request *q)
 {
     static int asked;
     const volatile int rank = s->rank;
+    volatile int quotient;
+    (void)rank, (void)quotient;
     (void)q;
     if (WRONG == 5) return "other devices";
     if (s->P % 2 != 0) return s->P == 1 ? NULL : WRONG == 9 ? "" : "P even";
@@ -30,13 +32,14 @@ static const char *share(struct shards *s, const struct data_request *q)
     if (WRONG == 3 && ++asked % 2) s->gradients = 1;
     if (WRONG == 4) s->P = 2;
     if (WRONG == 6) s->gradients = 0;
-    if (WRONG == 8) s->weights = 1 + 0 * (2 / rank);
+    if (WRONG == 8) quotient = 2 / rank, s->weights = quotient > 9 ? 2 : 1;
     return NULL;
 }
 
 static const struct data_scheme data_scheme_mine = {
     .head = { .kind = DATA_SCHEME, .equality = REASSOCIATES, .name = WRONG == 10 ? "zero3" : "mine",
-              .description = "halves over two neighbours", .source = "own", .volume = "n", .memory = "n", .needs = "P even" },
+              .description = "halves over two neighbours", .source = "own", .volume = "n", .memory = "n",
+              .needs = "P even" },
     .share = WRONG == 7 ? NULL : share,
 };
 

@@ -98,7 +98,8 @@ static const struct algorithm allgather_mine = {
 };
 static const struct algorithm broadcast_mine = {
     .operation = BROADCAST, .name = "mine", .description = "the vector to each member", .order = ADDS_NOTHING,
-    .source = "own", .cost_formula = "(P-1) (a + n b)", .run = WRONG == 11 ? spread_from_in : spread, .cost = spread_cost,
+    .source = "own", .cost_formula = "(P-1) (a + n b)", .run = WRONG == 11 ? spread_from_in : spread,
+    .cost = spread_cost,
 };
 
 PLUGIN(PLUGIN_ALGORITHM(allgather_mine), PLUGIN_ALGORITHM(broadcast_mine));

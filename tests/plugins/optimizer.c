@@ -30,7 +30,7 @@
  * 27 formats      does nothing in fp64
  * 28 pieces       normalises by the tensor's largest gradient
  * 29 complete     has more states than there can be
- * 30 clipping     clips each element
+ * 30 clipping     clips each element before it is scaled
  * 31 nans         spreads a NaN to the next element
  * 32 decay        moves weights without gradient
  */
@@ -52,7 +52,9 @@ static int own_steps;
         const real *G = g.data;                                                                                        \
         real scale = (real)s.gradient_scale, lr = (real)s.lr, eps = (real)s.hyper->eps;                                \
         real keep = (real)(1 - s.lr * s.weight_decay);                                                                 \
+        volatile int quotient;                                                                                         \
         const volatile int less = (int)n - 1;                                                                          \
+        (void)less, (void)quotient;                                                                                    \
         own_steps++;                                                                                                   \
         if (WRONG == 1) scale = 1;                                                                                     \
         if (WRONG == 3) n -= n % 4;                                                                                    \
@@ -61,7 +63,7 @@ static int own_steps;
         if (WRONG == 8) keep = 2 - keep;                                                                               \
         if (WRONG == 9) lr *= lr;                                                                                      \
         if (WRONG == 15 && w.ndim == 2) n = w.dim[1];                                                                  \
-        if (WRONG == 20) n += 0 * (1 / less);                                                                          \
+        if (WRONG == 20) quotient = 1 / less, n += quotient > 9;                                                       \
         if (WRONG == 21) keep = (real)(1 - 0.01 * s.weight_decay);                                                     \
         if (WRONG == 22 && !is_wide) eps = (real)1e-2;                                                                 \
         if (WRONG == 23) scale *= scale;                                                                               \
@@ -70,14 +72,14 @@ static int own_steps;
         if (WRONG == 27 && is_wide) return;                                                                            \
         for (int64_t i = 0; i < n; i++) most = (real)fabs((double)G[i]) > most ? (real)fabs((double)G[i]) : most;      \
         for (int64_t i = 0; i < n; i++) {                                                                              \
-            real x = G[i] * scale;                                                                                     \
+            const real raw = WRONG == 30 && G[i] > (real)0.5 ? (real)0.5 : G[i];                                       \
+            real x = raw * scale;                                                                                      \
             if (WRONG == 5) ((real *)g.data)[i] = 0;                                                                   \
             if (WRONG == 6) own_average = 0.5 * own_average + (double)x, x = (real)own_average;                        \
             if (WRONG == 14) x = isnan(x) ? 0 : x;                                                                     \
             if (WRONG == 18 && i == 3) x *= 2;                                                                         \
             if (WRONG == 19 && i > 65536) x *= 2;                                                                      \
             if (WRONG == 28) x /= most > 0 ? most : 1;                                                                 \
-            if (WRONG == 30) x = x > (real)0.5 ? (real)0.5 : x < (real)-0.5 ? (real)-0.5 : x;                          \
             if (WRONG == 31 && i > 0 && isnan(G[i - 1])) x = NAN;                                                      \
             v[i] += x * x;                                                                                             \
             if (WRONG == 13) second[i] = x;                                                                            \

@@ -78,6 +78,25 @@ static void judge_copies(struct book *book, struct device *d)
     d->backend->release(d, here, ROWS * PITCH);
 }
 
+/* Clear the middle of a block: the operation that has no row of its own. */
+static void judge_zero(struct book *book, struct device *d)
+{
+    enum { BYTES = 192, FROM = 64, COUNT = 7 };
+    size_t wrong = 0;
+    unsigned char *const block = d->backend->allocate(d, BYTES);
+    if (block == NULL) return;
+    unsigned char *const view = d->backend->host_write(d, block, BYTES);
+    memset(view, 1, BYTES);
+    d->backend->host_done(d, view);
+    law_now(book, ".zero");
+    device_zero(d, tensor_1d(block + FROM, F32, COUNT));
+    const unsigned char *const seen = d->backend->host_read(d, block, BYTES);
+    for (int i = 0; i < BYTES; i++) wrong += seen[i] != !(i >= FROM && i < FROM + COUNT * 4);
+    d->backend->host_done(d, seen);
+    d->backend->release(d, block, BYTES);
+    law_judge(book, OPERATIONS, wrong == 0, "zero: %zu bytes are not cleared, or are and should not be", wrong);
+}
+
 static void say_row(void *to, const char *line)
 {
     struct book *const book = to;
@@ -92,7 +111,7 @@ static enum error_code judge_backend(struct book *book, const struct plugin_item
     law_now(book, ".open");
     enum error_code e = device_open(&d, b, F32, 0, err);
     if (e) return e;
-    if (b->has_numbers) judge_blocks(book, &d), judge_copies(book, &d);
+    if (b->has_numbers) judge_blocks(book, &d), judge_copies(book, &d), judge_zero(book, &d);
     else for (int law = 0; law < OPERATIONS; law++) law_leave_out(book, law);
     law_now(book, ".close");
     device_close(&d);

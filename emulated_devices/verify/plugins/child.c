@@ -47,6 +47,7 @@ static void take_limits(const struct law_request *request)
     limit_to(RLIMIT_CPU, (rlim_t)(request->seconds + 1));
     limit_to(RLIMIT_FSIZE, PRINTS_MOST);
     limit_to(RLIMIT_CORE, 0);
+    signal(SIGXFSZ, SIG_DFL);                           /* this program ignores the signal */
 }
 
 /* Text that the parent has buffered is dropped here: `freopen` would write it. */
@@ -171,6 +172,8 @@ static void judge_end(const struct law_request *request, struct book *book, cons
     const char *const ended = end_of(request, book, in_time, end, how, sizeof how);
     last_line_of(err, said, sizeof said);
     if (ended && strstr(ended, "prints")) law_judge(book, LAW_QUIET, false, "%s", ended);
+    else if (ended && kind && kind->overruns && strncmp(said, "arena: ", 7) == 0)
+        law_judge(book, kind->overruns, false, "%s: %s", book->now, said);
     else if (ended)
         law_judge(book, LAW_ENDS, false, "%s, in: %s%s%s", ended, book->now, said[0] ? ": " : "", said);
     else law_judge(book, LAW_ENDS, true, " ");

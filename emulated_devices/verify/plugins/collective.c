@@ -667,6 +667,6 @@ static bool built_in_collective(int place, struct plugin_item *item)
 }
 
 const struct law_kind law_kind_collective = {
-    .name = "collective", .laws = collective_laws, .is = is_collective, .names = name_collective,
+    .name = "collective", .laws = collective_laws, .overruns = GUARDS, .is = is_collective, .names = name_collective,
     .built_in = built_in_collective, .judge = judge_collective,
 };

@@ -52,6 +52,7 @@ struct book {
 struct law_kind {
     const char *name;                   /* "collective" */
     const struct law *laws;             /* ends with one without a name; at most LAWS_MOST with those of all kinds */
+    int overruns;                       /* the law that breaks if a guard of the arena was written; 0: "ends" */
     bool prints;                        /* its variants may write to standard error */
     bool (*is)(const struct plugin_item *);     /* whether a variant is of this kind */
     void (*names)(const struct plugin_item *, char name[LAW_NAME]);     /* the variant's name, for people */
