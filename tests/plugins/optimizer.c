@@ -63,7 +63,7 @@ static int own_steps;
         if (WRONG == 8) keep = 2 - keep;                                                                               \
         if (WRONG == 9) lr *= lr;                                                                                      \
         if (WRONG == 15 && w.ndim == 2) n = w.dim[1];                                                                  \
-        if (WRONG == 20) quotient = 1 / less, n += quotient > 9;                                                       \
+        if (WRONG == 20) quotient = 7 / less, n += quotient > 9;                                                       \
         if (WRONG == 21) keep = (real)(1 - 0.01 * s.weight_decay);                                                     \
         if (WRONG == 22 && !is_wide) eps = (real)1e-2;                                                                 \
         if (WRONG == 23) scale *= scale;                                                                               \

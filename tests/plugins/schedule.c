@@ -12,6 +12,7 @@
  *  9 accepts      refuses everything
  * 10 executes     has devices that wait for each other
  * 11 trained      has forwards alone
+ * 12 equality     says that gradients have the bits of one device
  */
 #include "emulated_devices/schemes/plugin.h"
 #ifndef WRONG
@@ -45,7 +46,7 @@ static const char *refuses(const struct schedule_request *q)
 }
 
 static const struct schedule_generator schedule_mine = {
-    .head = { .kind = PIPELINE_SCHEME, .equality = REASSOCIATES, .name = "mine", .description = "as gpipe",
+    .head = { .kind = PIPELINE_SCHEME, .equality = WRONG == 12 ? PERMUTES : REASSOCIATES, .name = "mine", .description = "as gpipe",
               .source = "own", .memory = "M", .needs = "P >= 1, M >= 1" },
     .bubble = "(P-1)(F+B)", .chunks = 1, .refuses = WRONG == 9 ? refuses : NULL, .make = WRONG == 6 ? NULL : make,
 };

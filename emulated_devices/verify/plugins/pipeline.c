@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { EXECUTES, REPEATS, SIZES, ACCEPTS, ONCE_EACH, TRAINS };
+enum { EXECUTES, REPEATS, SIZES, ACCEPTS, ONCE_EACH, EQUALITY, TRAINS };
 static const struct law pipeline_laws[] = {
     [EXECUTES] = { "executes", "each action is there once and after what it needs; there is no deadlock" },
     [REPEATS] = { "repeats", "equal requests give equal lists" },
     [SIZES] = { "sizes", "it has the devices, microbatches and chunks that were asked for" },
     [ACCEPTS] = { "accepts", "what .refuses does not refuse is made; a refusal has a text; some request is accepted" },
     [ONCE_EACH] = { "trained", "each stage has one forward and one backward of each microbatch" },
+    [EQUALITY] = { "equality", "gradients are added in the order of microbatches, unless .equality says otherwise" },
     [TRAINS] = { "trains", "training on 2 and 3 devices is that of one device; messages and memory are as stated" },
     { NULL, NULL }
 };
@@ -68,6 +69,8 @@ static bool judge_request(struct book *book, const struct schedule_generator *ge
               "with %d chunks", P, M, first.devices, first.micros, first.chunks);
     law_judge(book, EXECUTES, schedule_validate(&first, &err) == OK, "%d devices, %d microbatches: %s", P, M, err.text);
     judge_passes(book, &first);
+    law_judge(book, EQUALITY, generator->head.equality != PERMUTES || schedule_adds_in_order(&first), "%d devices, %d "
+              "microbatches: gradients are added in another order; .equality says PERMUTES", P, M);
     if (generator->make(&second, request, &err) == OK) {
         law_judge(book, REPEATS, same_lists(&first, &second), "%d devices, %d microbatches: other lists the second time",
                   P, M);
