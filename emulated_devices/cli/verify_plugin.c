@@ -106,15 +106,18 @@ static bool is_wanted(const struct plugin_report *report, const struct law_varia
 static bool list_is_broken(struct plugin_report *report, struct book *book)
 {
     const struct law_variant loading = { 0, "plug-in" };
-    bool broken = false;
+    const struct law_variant *const v = book->variants ? &book->variant[book->variants - 1] : &loading;
+    cJSON *laws = NULL;
     for (int i = LAW_COMPLETE; i <= LAW_QUIET; i++) {
         if (!law_verdict(book, i)->broken) continue;
-        if (!report->quiet && !broken) printf("\n%s\n", report->file);
-        report_law(report, book->variants ? &book->variant[book->variants - 1] : &loading, law_at(law_kinds[0], i),
-                   law_verdict(book, i), false, report->rows);
-        broken = true;
+        if (laws == NULL) {
+            if (!report->quiet) printf("\n%s\n", report->file);
+            laws = cJSON_AddArrayToObject(json_add(json_row(report->rows), "kind %s name %s",
+                                                   book->variants ? law_kinds[v->kind]->name : "", v->name), "laws");
+        }
+        report_law(report, v, law_at(law_kinds[0], i), law_verdict(book, i), false, laws);
     }
-    return broken;
+    return laws != NULL;
 }
 
 static enum error_code judge_all(struct plugin_report *report, struct book *book, struct error *err)
