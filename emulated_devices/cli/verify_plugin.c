@@ -13,7 +13,7 @@
 #include "ref/io/terminal.h"
 #include <string.h>
 
-/* What was asked for, and what was found so far. */
+/* The command was asked for this, and has found this so far. */
 struct plugin_report {
     struct law_request request;
     const char *file, *only, *json;
@@ -32,7 +32,8 @@ static enum error_code parse_words(struct plugin_report *report, int argc, char 
           .help = "judge the variants of this program instead" },
         { "--only", "NAME", OPTION_STRING, &report->only,
           .help = "variants with this in their kind and name, such as \"allreduce ring\"" },
-        { "--short", NULL, OPTION_SWITCH, &report->request.is_short, .help = "leave out long vectors and some formats" },
+        { "--short", NULL, OPTION_SWITCH, &report->request.is_short,
+          .help = "leave out long vectors and some formats" },
         { "--limit", "SECONDS", OPTION_INT, &seconds, .min = 1, .max = 1e6,
           .help = "processor time of a variant; on the clock it has six times as long" },
         { "--memory", "SIZE", OPTION_SIZE, &report->request.memory, .help = "memory that a variant may take" },
@@ -147,7 +148,8 @@ static enum error_code finish(struct plugin_report *report, cJSON *root, struct 
         return fail(err, ERR_CHECK, "%d of %d laws are broken; first %s", report->broken, report->laws, report->first);
     if (report->unjudged[0]) return fail(err, ERR_INTERNAL, "%s was never judged", report->unjudged);
     if (report->variants) return OK;
-    return fail(err, ERR_USAGE, "--only %s: there is no such variant", printable(report->only ? report->only : "").text);
+    return fail(err, ERR_USAGE, "--only %s: there is no such variant",
+                printable(report->only ? report->only : "").text);
 }
 
 enum error_code verify_plugin(int argc, char **argv, struct error *err)

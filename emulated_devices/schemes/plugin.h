@@ -47,11 +47,12 @@ struct plugin {
     const struct plugin orrery_plugin = { PLUGIN_INTERFACE, (const struct plugin_item[]){ __VA_ARGS__, { 0 } } }
 
 /* The fingerprint of the headers: where each field is, how large it is, and what each value is.  A field that moved, or
- * two that changed places, make another number, and so does a structure that grew.  Each term has a factor of its own. */
+ * two that changed places, make another number, and so does a structure that grew.  Each term has its own factor. */
 #define PLUGIN_FIELD_PLACE(type, field) PLUGIN_AT_##type##_##field,
 #define PLUGIN_VALUE_PLACE(value) PLUGIN_AT_##value,
 enum plugin_place { PLUGIN_FIELDS(PLUGIN_FIELD_PLACE) PLUGIN_VALUES(PLUGIN_VALUE_PLACE) PLUGIN_PLACES };
-#define PLUGIN_FACTOR(place) (((uint64_t)(place) * (place) + 2 * (uint64_t)(place) + 1) * UINT64_C(11400714819323198485))
+#define PLUGIN_FACTOR(place)                                                                                           \
+    (((uint64_t)(place) * (place) + 2 * (uint64_t)(place) + 1) * UINT64_C(11400714819323198485))
 #define PLUGIN_FIELD_TERM(type, field)                                                                                 \
     + PLUGIN_FACTOR(PLUGIN_AT_##type##_##field)                                                                        \
         * (4099 * offsetof(struct type, field) + 64 * sizeof(((struct type *)0)->field) + sizeof(struct type))

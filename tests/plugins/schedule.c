@@ -46,8 +46,8 @@ static const char *refuses(const struct schedule_request *q)
 }
 
 static const struct schedule_generator schedule_mine = {
-    .head = { .kind = PIPELINE_SCHEME, .equality = WRONG == 12 ? PERMUTES : REASSOCIATES, .name = "mine", .description = "as gpipe",
-              .source = "own", .memory = "M", .needs = "P >= 1, M >= 1" },
+    .head = { .kind = PIPELINE_SCHEME, .equality = WRONG == 12 ? PERMUTES : REASSOCIATES, .name = "mine",
+              .description = "as gpipe", .source = "own", .memory = "M", .needs = "P >= 1, M >= 1" },
     .bubble = "(P-1)(F+B)", .chunks = 1, .refuses = WRONG == 9 ? refuses : NULL, .make = WRONG == 6 ? NULL : make,
 };
 

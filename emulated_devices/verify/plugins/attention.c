@@ -87,8 +87,8 @@ static int judge_cuts(struct book *book, const struct attention_scheme *scheme)
     int asked = 0;
     for (int devices = 1; devices <= MOST_DEVICES; devices++)
         for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
-            const struct model_config config = { .name = "laws", .L = 1, .D = 24, .H = 6, .K = 6, .A = 4, .S = lengths[i],
-                                                 .V = 7, .F = 8 };
+            const struct model_config config = { .name = "laws", .L = 1, .D = 24, .H = 6, .K = 6, .A = 4, .V = 7,
+                                                 .F = 8, .S = lengths[i] };
             const struct heads heads = { .queries = { 0, 6 }, .keys = { 0, 6 }, .copies = 1 };
             struct tensor_parallel tp = { .config = &config };
             struct context_parallel cp = { .scheme = scheme, .tp = &tp, .heads = &heads, .devices = devices,
@@ -105,11 +105,13 @@ static int judge_cuts(struct book *book, const struct attention_scheme *scheme)
 static enum error_code judge_attention(struct book *book, const struct plugin_item *item, struct error *err)
 {
     const struct attention_scheme *const scheme = (const struct attention_scheme *)item->scheme;
-    const char *const two[] = { "--model", "tiny", "--attention", scheme->head.name, "--cp", "2", "--batch", "2", NULL };
+    const char *const two[] = { "--model", "tiny", "--attention", scheme->head.name, "--cp", "2", "--batch", "2",
+                                NULL };
     const char *const three[] = { "--model", "tiny", "--attention", scheme->head.name, "--cp", "3", "--batch", "2",
                                   "--seq", "31", NULL };
-    if (scheme->cut) law_judge(book, ACCEPTS, judge_cuts(book, scheme) > 0, "it refuses every sequence on 2 to %d devices",
-                               MOST_DEVICES);
+    if (scheme->cut)
+        law_judge(book, ACCEPTS, judge_cuts(book, scheme) > 0, "it refuses every sequence on 2 to %d devices",
+                  MOST_DEVICES);
     else for (int law = 0; law < TRAINS; law++) law_leave_out(book, law);
     const enum error_code e = law_trains(book, TRAINS, two, err);
     return e ? e : law_trains(book, TRAINS, three, err);

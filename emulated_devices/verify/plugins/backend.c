@@ -35,8 +35,8 @@ static void judge_blocks(struct book *book, struct device *d)
     for (int k = 0; k < BLOCKS; k++) {
         const size_t bytes = (size_t)k * 100 + 1;
         block[k] = d->backend->allocate(d, bytes);
-        law_judge(book, MEMORY, block[k] != NULL && (uintptr_t)block[k] % 64 == 0, "a block of %zu bytes is not aligned "
-                  "to 64 bytes, or not there", bytes);
+        law_judge(book, MEMORY, block[k] != NULL && (uintptr_t)block[k] % 64 == 0,
+                  "a block of %zu bytes is not aligned to 64 bytes, or not there", bytes);
         if (block[k] == NULL) return;
         unsigned char *const view = d->backend->host_write(d, block[k], bytes);
         fill_bytes(view, bytes, k);
@@ -49,7 +49,8 @@ static void judge_blocks(struct book *book, struct device *d)
         wrong += memcmp(view, want, bytes) != 0;
         d->backend->host_done(d, view);
     }
-    law_judge(book, VIEWS, wrong == 0, "%zu of %d blocks do not have what was written through their views", wrong, BLOCKS);
+    law_judge(book, VIEWS, wrong == 0, "%zu of %d blocks do not have what was written through their views", wrong,
+              BLOCKS);
     law_judge(book, MEMORY, wrong == 0, "%zu of %d blocks changed when others were written", wrong, BLOCKS);
     law_now(book, ".release");
     for (int k = 0; k < BLOCKS; k++) d->backend->release(d, block[k], (size_t)k * 100 + 1);

@@ -1,7 +1,7 @@
 /* calls.h -- calls of collectives whose right result every member can compute, in every format and reduction.
  *
- * Inputs are small whole numbers that depend on (member, index) alone, so every sum is exact in any order.  collective.c
- * calls these functions, which keep no state and report no error.
+ * Inputs are small whole numbers that depend on (member, index) alone, so every sum is exact in any order.
+ * collective.c and collective_sums.c call these functions, which keep no state and report no error.
  */
 #ifndef ORRERY_LAW_CALLS_H
 #define ORRERY_LAW_CALLS_H

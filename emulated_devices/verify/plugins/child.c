@@ -58,7 +58,7 @@ static void print_into(FILE *out, FILE *err)
     dup2(fileno(err), STDERR_FILENO);
 }
 
-static int kind_of(const struct plugin_item *item)
+static int child_kind_of(const struct plugin_item *item)
 {
     int k = 0;
     while (law_kinds[k] && !law_kinds[k]->is(item)) k++;
@@ -76,7 +76,7 @@ static enum error_code book_failed(struct book *book, enum error_code e, const s
 static bool enter_item(struct book *book, const struct plugin_item *item, bool is_new)
 {
     struct error err;
-    const int kind = kind_of(item);
+    const int kind = child_kind_of(item);
     if (kind < 0 || book->variants == VARIANTS_MOST) return true;
     struct law_variant *const v = &book->variant[book->variants++];
     v->kind = kind;

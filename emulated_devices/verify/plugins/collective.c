@@ -3,19 +3,13 @@
  * kinds.c lists law_kind_collective.  Every buffer has guards, every call has numbers whose result is exact, and the
  * clock counts rounds: on its cluster only the use of a port takes time, and always the same.  Errors are ERR_MEMORY.
  */
-#include "emulated_devices/verify/plugins/calls.h"
-#include "emulated_devices/verify/plugins/laws.h"
+#include "emulated_devices/verify/plugins/collective_laws.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/verify/hash.h"
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    VALUES, REDUCTIONS, FORMATS, BLOCKS, SIZES, NANS, GUARDS, KEPT_INPUT, REPEATS, ALIKE, ROUNDING, ORDER, COSTS, STEPS,
-    SCRATCH, ACCEPTS, TURNS
-};
 static const struct law collective_laws[] = {
     [VALUES] = { "values", "each element is the exact sum, or the element that was sent" },
     [REDUCTIONS] = { "reductions", "also for max, min, product and average" },
@@ -37,7 +31,7 @@ static const struct law collective_laws[] = {
     { NULL, NULL }
 };
 
-enum { PAD = 64, MOST_P = 9, TRIALS = 8, ROUNDS = 16, SMALL = 20011, CUT = 1 << 15, ORDERED = 103 };
+enum { PAD = 64, ROUNDS = 16, SMALL = 20011, CUT = 1 << 15 };
 static const unsigned char PAD_BYTE = 0x5a, POISON_BYTE = 0xff;        /* bytes of 0xff are NaN in every format */
 
 /* Only a message's use of a port takes time, and always the same. */
@@ -48,30 +42,7 @@ static const struct cluster in_nodes = { .name = "nodes", .levels = 2,
 /* Switches of this one add what all members send. */
 static const struct cluster adding = { .name = "switch", .levels = 1, .link = { { .reduces = true, ONE_ROUND } } };
 
-/* What a member saw, for laws that compare members. */
-struct member_saw {
-    uint64_t bits[2][TRIALS];           /* of all-reduces that round; of zeros and maxima */
-    double lowest[TRIALS], highest[TRIALS];     /* of elements that all have the same terms */
-    bool not_the_fold[TRIALS], took;    /* some element is not the fold by ranks; the calls were accepted */
-    int64_t rounds;                     /* of the current call */
-};
-
-/* The crew of one number of devices.  All members are in this process and write to it. */
-struct laws_crew {
-    struct book *book;
-    const struct algorithm *algorithm;
-    const struct cluster *cluster;
-    int P;
-    int64_t calls;                      /* accepted calls of rank 0, on all crews so far */
-    struct member_saw saw[MOST_P];
-};
-
-/* A member: its place in a crew, and what its calls need. */
-struct law_member { struct laws_crew *crew; struct group *group; struct device *device; };
-
-struct guarded { unsigned char *memory, *data; size_t bytes; };
-
-static bool guarded_make(struct guarded *buffer, size_t bytes)
+bool guarded_make(struct guarded *buffer, size_t bytes)
 {
     *buffer = (struct guarded){ .memory = malloc(bytes + 2 * PAD), .bytes = bytes };
     if (buffer->memory == NULL) return false;
@@ -88,14 +59,12 @@ static bool guarded_holds(struct guarded buffer)
     return true;
 }
 
-/* "allreduce mine of 257 bf16, max, on 3 devices, root 0, in place" */
-struct call_text { char text[200]; };
-
-static struct call_text describe(const struct law_call *call, const char *name, bool in_place)
+struct call_text call_describe(const struct law_call *call, const char *name, bool in_place)
 {
     struct call_text t;
-    snprintf(t.text, sizeof t.text, "%s %s of %lld %s%s%s%s%s on %d devices, root %d%s", operation_name(call->operation),
-             name, (long long)call->args.count, dtype_name(call->args.dtype), call->args.reduction ? ", " : "",
+    snprintf(t.text, sizeof t.text, "%s %s of %lld %s%s%s%s%s on %d devices, root %d%s",
+             operation_name(call->operation), name, (long long)call->args.count, dtype_name(call->args.dtype),
+             call->args.reduction ? ", " : "",
              call->args.reduction ? reduction_name(call->args.reduction) : "",
              call->args.counts ? ", unequal blocks" : "", call->args.exclusive ? ", exclusive" : "", call->P,
              call->args.root, in_place ? ", in place" : "");
@@ -262,7 +231,7 @@ static enum error_code run_one(const struct law_member *m, struct law_call call,
     fill_input(&call, (void *)(uintptr_t)call.args.in);
     fill_input(&call, before.data);
     call_write_output(&call, want.data);
-    const struct call_text what = describe(&call, a->name, in_place);
+    const struct call_text what = call_describe(&call, a->name, in_place);
     law_now(book, "%s", what.text);
 
     const struct traffic counted = m->group->comm->counted.of[m->group->kind].of[a->operation];
@@ -290,29 +259,29 @@ static enum error_code run_one(const struct law_member *m, struct law_call call,
     return OK;
 }
 
-/* Whether a call is accepted; asked twice. */
-static bool accepts(const struct law_member *m, struct law_call *call)
+bool member_accepts(const struct law_member *m, struct law_call *call)
 {
     const struct algorithm *const a = m->crew->algorithm;
     call->args.nodes = group_nodes(m->group), call->args.segment = CUT;
-    law_now(m->crew->book, "whether it refuses %s", describe(call, a->name, false).text);
+    law_now(m->crew->book, "whether it refuses %s", call_describe(call, a->name, false).text);
     const char *const first = algorithm_refuses(a, call->P, &call->args);
     const bool empty = first != NULL && first[0] == '\0';
     const char *const second = algorithm_refuses(a, call->P, &call->args);
     law_judge(m->crew->book, ACCEPTS, !first == !second && !empty, "%s: .refuses %s",
-              describe(call, a->name, false).text, empty ? "gives an empty text" : "answers differently the second time");
+              call_describe(call, a->name, false).text, empty ? "gives an empty text"
+              : "answers differently the second time");
     return first == NULL;
 }
 
 static enum error_code run_both(const struct law_member *m, struct law_call call, struct error *err)
 {
-    if (!accepts(m, &call)) return OK;
+    if (!member_accepts(m, &call)) return OK;
     const enum error_code e = run_one(m, call, false, NULL, err);
     const bool apart = call.operation == ALLTOALL && call.args.counts;      /* blocks differ both ways */
     return e || apart ? e : run_one(m, call, true, NULL, err);
 }
 
-static struct law_call plain_call(const struct law_member *m, int64_t count, enum dtype dtype, enum reduction how)
+struct law_call member_call(const struct law_member *m, int64_t count, enum dtype dtype, enum reduction how)
 {
     return (struct law_call){ m->crew->algorithm->operation, m->group->size, m->group->rank,
                               { .count = count, .dtype = dtype, .reduction = how } };
@@ -330,13 +299,13 @@ static enum error_code run_repeats(const struct law_member *m, struct error *err
     enum error_code e = OK;
     for (int round = 0; round < ROUNDS && !e; round++)
         for (int k = 0; k < KINDS && !e; k++) {
-            struct law_call call = plain_call(m, counts[k], k == 3 ? F64 : F32, k == 2 && reduces ? MAX : SUM);
-            if (!accepts(m, &call)) continue;
+            struct law_call call = member_call(m, counts[k], k == 3 ? F64 : F32, k == 2 && reduces ? MAX : SUM);
+            if (!member_accepts(m, &call)) continue;
             e = run_one(m, call, (round + k) % 3 == 2, &now, err);
             if (round == 0) first[k] = now;
             law_judge(m->crew->book, REPEATS, now == first[k],
                       "%s: member %d got other numbers in round %d than in the first",
-                      describe(&call, m->crew->algorithm->name, (round + k) % 3 == 2).text, call.rank, round + 1);
+                      call_describe(&call, m->crew->algorithm->name, (round + k) % 3 == 2).text, call.rank, round + 1);
         }
     return e;
 }
@@ -347,13 +316,13 @@ static enum error_code run_counts(const struct law_member *m, struct error *err)
     const int64_t counts[] = { 0, 1, P - 1, P, P + 1, 13, 8 * P, 257, SMALL };
     enum error_code e = OK;
     for (int i = 0; i < (int)(sizeof counts / sizeof *counts) && !e; i++) {
-        struct law_call call = plain_call(m, counts[i], F32, SUM);
+        struct law_call call = member_call(m, counts[i], F32, SUM);
         call.args.root = call_has_root(call.operation) ? i % P : 0;
         e = run_both(m, call, err);
     }
     if (!e && m->crew->algorithm->operation == SCAN)
         for (int64_t n = 1; n < 9 && !e; n += 4) {
-            struct law_call call = plain_call(m, n, F32, SUM);
+            struct law_call call = member_call(m, n, F32, SUM);
             call.args.exclusive = true;
             e = run_both(m, call, err);
         }
@@ -367,7 +336,7 @@ static enum error_code run_blocks(const struct law_member *m, struct error *err)
     const int P = m->group->size;
     enum error_code e = OK;
     for (int kind = 0; kind < 4 && !e; kind++) {
-        struct law_call call = plain_call(m, (int64_t[]){ 9, 1, 8, 2000 }[kind], F32, SUM);
+        struct law_call call = member_call(m, (int64_t[]){ 9, 1, 8, 2000 }[kind], F32, SUM);
         if (call.operation != ALLTOALL && !call_has_blocks(call.operation)) return OK;
         call.args.counts = counts, call.args.root = call_has_root(call.operation) ? kind % P : 0;
         for (int b = 0; b < P; b++)
@@ -375,7 +344,7 @@ static enum error_code run_blocks(const struct law_member *m, struct error *err)
         for (int b = 0; b < P && call.operation == ALLTOALL; b++)
             counts[b] = call_between(&call, call.rank, b), back[b] = call_between(&call, b, call.rank);
         if (call.operation == ALLTOALL) call.args.recvcounts = back;
-        if (!accepts(m, &call)) law_leave_out(m->crew->book, BLOCKS);   /* its .refuses may want equal blocks */
+        if (!member_accepts(m, &call)) law_leave_out(m->crew->book, BLOCKS);   /* its .refuses may want equal blocks */
         else e = run_both(m, call, err);
     }
     return e;
@@ -388,8 +357,8 @@ static enum error_code run_formats(const struct law_member *m, struct error *err
     enum error_code e = OK;
     for (size_t f = 0; f < sizeof formats / sizeof *formats; f++)
         for (enum reduction how = 0; how < (reduces ? REDUCTION_COUNT : 1) && !e; how++) {
-            e = run_both(m, plain_call(m, m->group->size + 4, formats[f], how), err);
-            if (!e && formats[f] != I64) e = run_both(m, plain_call(m, 131, formats[f], how), err);
+            e = run_both(m, member_call(m, m->group->size + 4, formats[f], how), err);
+            if (!e && formats[f] != I64) e = run_both(m, member_call(m, 131, formats[f], how), err);
         }
     return e;
 }
@@ -401,171 +370,11 @@ static enum error_code run_sizes(const struct law_member *m, struct error *err)
     const int most = m->crew->book->is_short ? 1 : m->group->size > 2 ? 2 : 3;
     enum error_code e = OK;
     for (int i = 0; i < most && !e; i++) {
-        struct law_call call = plain_call(m, counts[i], i == 1 ? BF16 : F32, SUM);
+        struct law_call call = member_call(m, counts[i], i == 1 ? BF16 : F32, SUM);
         if (call.operation == ALLTOALL) call.args.count /= call.P;
-        if (accepts(m, &call)) e = run_one(m, call, i == 0, NULL, err);
+        if (member_accepts(m, &call)) e = run_one(m, call, i == 0, NULL, err);
     }
     return e;
-}
-
-/* ---- numbers that round, NaNs ------------------------------------------------------------------------------------ */
-
-static double drawn(int member, int64_t i)
-{
-    return (float)(sin((double)(member * 1000 + i) * 12.9898) * (i % 3 == 0 ? 1e6 : 1));
-}
-
-/* A number of a member that is the same for every element: only the order can make elements differ. */
-static double ordered(enum dtype dtype, int member, int trial)
-{
-    _Alignas(16) char number[16];
-    const double size = (member + trial) % 3 == 0 ? 50 : 1;
-    call_put(dtype, number, 0, sin((double)(member * 97 + trial * 1009 + 1) * 12.9898) * size);
-    return call_get(dtype, number, 0);
-}
-
-/* ((x0 + x1) + x2) + .., rounded after each addition. */
-static double folded(const struct law_member *m, enum dtype dtype, int last, int trial)
-{
-    _Alignas(16) char sum[16], next[16];
-    struct exchange none = { .group = m->group, .operation = CONTROL };
-    call_put(dtype, sum, 0, ordered(dtype, 0, trial));
-    for (int r = 1; r < last; r++) {
-        call_put(dtype, next, 0, ordered(dtype, r, trial));
-        reduce_local(&none, SUM, dtype, sum, next, 1);
-    }
-    return call_get(dtype, sum, 0);
-}
-
-/* A call with memory of its own: x for everything that comes in, y for what goes out. */
-struct loose { struct guarded in, out; };
-
-static enum error_code loose_make(struct loose *buffers, struct law_call *call, struct error *err)
-{
-    const size_t each = dtype_size(call->args.dtype);
-    if (!guarded_make(&buffers->in, each * (size_t)call_in_length(call)) ||
-        !guarded_make(&buffers->out, each * (size_t)call_out_length(call)))
-        return fail(err, ERR_MEMORY, "no memory for a call");
-    call->args.in = buffers->in.data, call->args.out = buffers->out.data;
-    return OK;
-}
-
-static void loose_free(struct loose *buffers) { free(buffers->in.memory), free(buffers->out.memory); }
-
-static enum error_code run_order(const struct law_member *m, enum dtype dtype, struct error *err)
-{
-    struct member_saw *const saw = &m->crew->saw[m->group->rank];
-    struct law_call call = plain_call(m, ORDERED, dtype, SUM);
-    enum error_code e = OK;
-    if (!call_reduces(call.operation) || !accepts(m, &call)) return OK;
-    for (int trial = 0; trial < TRIALS && !e; trial++) {
-        struct loose b = { { NULL, NULL, 0 }, { NULL, NULL, 0 } };
-        e = loose_make(&b, &call, err);
-        if (e) return e;
-        for (int64_t i = 0; i < call_in_length(&call); i++)
-            call_put(dtype, b.in.data, i, ordered(dtype, call.rank, trial));
-        e = collective_run(m->group, call.operation, m->crew->algorithm->name, &call.args, err);
-        const double want = folded(m, dtype, call.operation == SCAN ? call.rank + 1 : call.P, trial);
-        saw->lowest[trial] = INFINITY, saw->highest[trial] = -INFINITY, saw->not_the_fold[trial] = false;
-        for (int64_t i = 0; i < call_out_length(&call); i++) {
-            const double x = call_get(dtype, b.out.data, i);
-            saw->lowest[trial] = fmin(saw->lowest[trial], x), saw->highest[trial] = fmax(saw->highest[trial], x);
-            saw->not_the_fold[trial] = saw->not_the_fold[trial] || !(x == want);
-        }
-        loose_free(&b);
-    }
-    saw->took = true;
-    return e;
-}
-
-/* Compare what all members saw of the order, when the crew is done with it. */
-static void judge_order(const struct law_member *m, enum dtype dtype)
-{
-    const struct algorithm *const a = m->crew->algorithm;
-    for (int trial = 0; trial < TRIALS && m->crew->saw[0].took; trial++) {
-        double lowest = INFINITY, highest = -INFINITY;
-        bool folds = true, alike = true;
-        for (int r = 0; r < m->crew->P; r++) {
-            const struct member_saw *const s = &m->crew->saw[r];
-            lowest = fmin(lowest, s->lowest[trial]), highest = fmax(highest, s->highest[trial]);
-            folds = folds && !s->not_the_fold[trial];
-            alike = alike && (s->lowest[trial] >= s->highest[trial]);
-        }
-        if (a->operation != SCAN) alike = lowest >= highest;
-        law_judge(m->crew->book, ORDER, alike || a->order == BY_POSITION,
-                  "%s %s, %s, %d devices: elements with the same terms have different sums; .order says %s",
-                  operation_name(a->operation), a->name, dtype_name(dtype), m->crew->P, adding_order_name(a->order));
-        law_judge(m->crew->book, ORDER, folds || a->order != BY_RANK,
-                  "%s %s, %s, %d devices: a sum is not that in the order of ranks; .order says %s",
-                  operation_name(a->operation), a->name, dtype_name(dtype), m->crew->P, adding_order_name(a->order));
-    }
-}
-
-/* An all-reduce of numbers that round, and of zeros of both signs. */
-static enum error_code run_rounding(const struct law_member *m, struct error *err)
-{
-    struct law_call call = plain_call(m, ORDERED, F32, SUM);
-    if (call.operation != ALLREDUCE || !accepts(m, &call)) return OK;
-    for (int k = 0; k < 2; k++) {
-        struct loose b = { { NULL, NULL, 0 }, { NULL, NULL, 0 } };
-        enum error_code e = loose_make(&b, &call, err);
-        if (e) return e;
-        call.args.reduction = k ? MAX : SUM;
-        for (int64_t i = 0; i < ORDERED; i++)
-            call_put(F32, b.in.data, i, k ? ((call.rank + i) % 3 == 0 ? 0.0 : -0.0) : drawn(call.rank, i));
-        e = collective_run(m->group, ALLREDUCE, m->crew->algorithm->name, &call.args, err);
-        if (e) return e;
-        m->crew->saw[call.rank].bits[k][0] = hash_bytes(HASH_START, b.out.data, ORDERED * sizeof(float));
-        for (int64_t i = 0; i < ORDERED && k == 0; i++) {
-            double sum = 0, bound = 0;
-            for (int r = 0; r < call.P; r++) sum += drawn(r, i), bound += fabs(drawn(r, i));
-            bound *= 1.01 * (call.P - 1) * dtype_unit(F32);    /* the rest of the bound is of second order in u */
-            const double got = call_get(F32, b.out.data, i);
-            law_judge(m->crew->book, ROUNDING, fabs(got - sum) <= bound, "allreduce %s, %d devices: %.9g at %lld; the "
-                      "sum is %.9g, within %.3g", m->crew->algorithm->name, call.P, got, (long long)i, sum, bound);
-        }
-        loose_free(&b);
-    }
-    comm_barrier(m->group->comm);
-    for (int k = 0; k < 2; k++)
-        law_judge(m->crew->book, ALIKE, m->crew->saw[0].bits[k][0] == m->crew->saw[call.rank].bits[k][0],
-                  "allreduce %s, %d devices, %s: members 0 and %d have different bits", m->crew->algorithm->name,
-                  call.P, k ? "max of zeros" : "sum", call.rank);
-    return OK;
-}
-
-/* The last member has a NaN at element 1 of a vector of 5 P; the others have ones. */
-static enum error_code run_nans(const struct law_member *m, struct error *err)
-{
-    enum { AT = 1 };
-    const bool reduces = call_reduces(m->crew->algorithm->operation);
-    for (enum reduction how = 0; how < (reduces ? REDUCTION_COUNT : 1); how++) {
-        struct law_call call = plain_call(m, 5 * m->group->size, F32, how);
-        struct loose b = { { NULL, NULL, 0 }, { NULL, NULL, 0 } };
-        const int P = call.P, r = call.rank;
-        if (call.operation == BARRIER || !accepts(m, &call)) return OK;
-        call.args.root = call_has_root(call.operation) && !call_reduces(call.operation) ? P - 1 : 0;
-        enum error_code e = loose_make(&b, &call, err);
-        if (e) return e;
-        for (int64_t i = 0; i < call_in_length(&call); i++)
-            call_put(F32, b.in.data, i, r == P - 1 && i == AT ? NAN : 1);
-        e = collective_run(m->group, call.operation, m->crew->algorithm->name, &call.args, err);
-        if (e) return e;
-        int64_t found = 0, right = 0;
-        const int64_t n = call_out_length(&call);
-        for (int64_t i = 0; i < n; i++) found += isnan(call_get(F32, b.out.data, i)) != 0;
-        /* Where element AT of the last member goes. */
-        if (call.operation == ALLTOALL) right = r == 0;
-        else if (call.operation == SCAN) right = r == P - 1;
-        else if (call.operation == REDUCE_SCATTER || call.operation == SPARSE_REDUCE_SCATTER
-                 || call.operation == SCATTER) right = r == 0;
-        else right = n > 0;
-        law_judge(m->crew->book, NANS, found == right, "%s: member %d has %lld NaNs of a NaN of the last member; it "
-                  "must have %lld", describe(&call, m->crew->algorithm->name, false).text, r, (long long)found,
-                  (long long)right);
-        loose_free(&b);
-    }
-    return OK;
 }
 
 static enum error_code run_all(const struct law_member *m, struct error *err)
@@ -577,13 +386,13 @@ static enum error_code run_all(const struct law_member *m, struct error *err)
     if (!e) e = run_blocks(m, err);
     if (!e && a->operation != BARRIER && !few && m->crew->P <= 5) e = run_formats(m, err);
     for (enum dtype t = F32; t <= F16 && !e; t++) {
-        e = run_order(m, t, err);
+        e = member_order(m, t, err);
         comm_barrier(m->group->comm);
-        if (!e && m->group->rank == 0) judge_order(m, t);
+        if (!e && m->group->rank == 0) member_judge_order(m, t);
         comm_barrier(m->group->comm);
     }
-    if (!e) e = run_rounding(m, err);
-    if (!e) e = run_nans(m, err);
+    if (!e) e = member_rounding(m, err);
+    if (!e) e = member_nans(m, err);
     if (!e && a->operation != BARRIER && m->crew->P <= 3) e = run_sizes(m, err);
     return e;
 }
@@ -646,7 +455,8 @@ static enum error_code judge_collective(struct book *book, const struct plugin_i
             e = crew_run(crew.P, be_law_member, &crew, err);
         }
     }
-    law_judge(book, ACCEPTS, crew.calls > 0, "%s %s: .refuses refuses every call", operation_name(a->operation), a->name);
+    law_judge(book, ACCEPTS, crew.calls > 0, "%s %s: .refuses refuses every call", operation_name(a->operation),
+              a->name);
     leave_out_laws(book, a);
     return e;
 }

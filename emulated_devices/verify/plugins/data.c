@@ -49,8 +49,10 @@ static int judge_devices(struct book *book, const struct data_scheme *scheme, in
                   "device %d of %d gets %d|%d|%d, then %d|%d|%d", rank, P, now.weights, now.gradients, now.optimizer,
                   again.weights, again.gradients, again.optimizer);
         if (rank == 0) first = now, given = here;
-        law_judge(book, RANKS, here == (given > 0) && same_shares(&now, &first), "device %d of %d gets %d|%d|%d, device 0 "
-                  "%d|%d|%d", rank, P, now.weights, now.gradients, now.optimizer, first.weights, first.gradients,
+        law_judge(book, RANKS, here == (given > 0) && same_shares(&now, &first),
+                  "device %d of %d gets %d|%d|%d, device 0 %d|%d|%d", rank, P, now.weights, now.gradients,
+                  now.optimizer,
+                  first.weights, first.gradients,
                   first.optimizer);
         if (!here) continue;
         now.P = P;

@@ -91,7 +91,7 @@ enum error_code law_trains(struct book *, int law, const char *const *words, str
 
 /* ---- judging, from a process without the plug-in ----------------------------------------------------------------- */
 
-/* What is asked for. */
+/* A caller asks for this. */
 struct law_request {
     const char *object;                 /* the shared object, with a slash; NULL: the built-in variants */
     double seconds;                     /* of a processor for each variant; on the clock it has LAW_PATIENCE times */
@@ -108,7 +108,8 @@ void book_close(struct book *);
  *  @return OK, and then law "complete" or "ends" may be broken; ERR_FILE, ERR_FORMAT: it is no plug-in; ERR_MEMORY. */
 enum error_code laws_list(const struct law_request *, struct book *, struct error *);
 
-/** Judge a variant of the list in a child.  @return OK with verdicts in the book; ERR_MEMORY; why nothing was judged. */
+/** Judge a variant of the list in a child.
+ *  @return OK with verdicts in the book; ERR_MEMORY, or why nothing was judged. */
 enum error_code laws_try(const struct law_request *, int variant, struct book *, struct error *);
 
 #endif

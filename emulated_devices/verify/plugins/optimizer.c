@@ -11,7 +11,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PIECES, GUARDS, KEPT_GRADIENT, REPEATS, FORMATS, CLIPPING, DECAY, RATE, DESCENDS, USED_STATES, NANS, SHAPE, USUAL, TRAINS };
+enum {
+    PIECES, GUARDS, KEPT_GRADIENT, REPEATS, FORMATS, CLIPPING, DECAY, RATE, DESCENDS, USED_STATES, NANS, SHAPE, USUAL,
+    TRAINS
+};
 static const struct law optimizer_laws[] = {
     [PIECES] = { "pieces", "stepping parts, or single elements, is stepping the whole, up to 2^24 elements" },
     [GUARDS] = { "guards", "nothing is written beside weights and states" },
@@ -78,13 +81,14 @@ static bool guards_hold(struct leaf *leaf)
         const struct tensor whole = tensor_1d((char *)part_of_leaf(leaf, k)->data - PAD * each, leaf->dtype,
                                               leaf->n + 2 * PAD);
         for (int i = 0; i < PAD; i++)
-            if (tensor_get(whole, i) != GUARD_HOLDS || tensor_get(whole, PAD + leaf->n + i) != GUARD_HOLDS) return false;
+            if (tensor_get(whole, i) != GUARD_HOLDS || tensor_get(whole, PAD + leaf->n + i) != GUARD_HOLDS)
+                return false;
     }
     return true;
 }
 
 /* A number that fp32 has, between -1 and 1, and not near 0. */
-static double number_of(uint64_t which, int64_t i)
+static double optimizer_number(uint64_t which, int64_t i)
 {
     const double x = 2 * random_uniform(which, 77, (uint64_t)i) - 1;
     return (double)(float)(x < 0 ? x - 0.05 : x + 0.05);
@@ -92,12 +96,13 @@ static double number_of(uint64_t which, int64_t i)
 
 static void draw_weights(struct leaf *leaf)
 {
-    for (int64_t i = 0; i < leaf->n; i++) tensor_set(leaf->w, i, number_of(1, i));
+    for (int64_t i = 0; i < leaf->n; i++) tensor_set(leaf->w, i, optimizer_number(1, i));
 }
 
 static void draw_gradient(struct leaf *leaf, int step, double size)
 {
-    for (int64_t i = 0; i < leaf->n; i++) tensor_set(leaf->g, i, (float)(size * number_of((uint64_t)(10 + step), i)));
+    for (int64_t i = 0; i < leaf->n; i++)
+        tensor_set(leaf->g, i, (float)(size * optimizer_number((uint64_t)(10 + step), i)));
 }
 
 static struct step step_of(const struct stepping *s, int64_t t)
@@ -106,7 +111,7 @@ static struct step step_of(const struct stepping *s, int64_t t)
                           .hyper = &s->hyper };
 }
 
-/* Step elements first .. first + n - 1 of a leaf.  States that the optimizer does not state have no memory of theirs. */
+/* Step elements first .. first + n - 1 of a leaf.  All states have memory, also those that are not stated. */
 static void step_part(const struct stepping *s, struct leaf *leaf, int64_t first, int64_t n, struct step step)
 {
     struct tensor x[PARTS];
@@ -157,8 +162,8 @@ static enum error_code judge_pieces(const struct stepping *s, enum dtype dtype, 
     warm_up(s, &whole, 1), warm_up(s, &cut, 1);
     step_whole(s, &whole, step_of(s, 2));
     for (int64_t i = 0; i < n; i += piece) step_part(s, &cut, i, n - i < piece ? n - i : piece, step_of(s, 2));
-    law_judge(s->book, PIECES, same_leaves(&whole, &cut, s->optimizer->states), "%lld elements in %s, stepped in pieces "
-              "of %lld, have other bits than stepped together", (long long)n, dtype_name(dtype), (long long)piece);
+    law_judge(s->book, PIECES, same_leaves(&whole, &cut, s->optimizer->states),
+              "%lld elements in %s, stepped in pieces of %lld, have other bits than stepped together", (long long)n, dtype_name(dtype), (long long)piece);
     law_judge(s->book, GUARDS, guards_hold(&whole) && guards_hold(&cut), "a step of %lld elements in %s writes outside "
               "its tensors", (long long)n, dtype_name(dtype));
     leaf_close(&whole), leaf_close(&cut);
@@ -247,7 +252,7 @@ enum { ROUNDINGS = 16 };
 static int64_t first_apart(struct leaf *a, struct leaf *b, double u)
 {
     for (int64_t i = 0; i < a->n; i++) {
-        const double w = number_of(1, i), x = tensor_get(a->w, i), y = tensor_get(b->w, i);
+        const double w = optimizer_number(1, i), x = tensor_get(a->w, i), y = tensor_get(b->w, i);
         if (!(fabs(x - y) <= 1e-3 * fabs(y - w) + ROUNDINGS * u * fabs(w))) return i;
     }
     return -1;
@@ -329,11 +334,11 @@ static enum error_code run_decay(const struct stepping *s, struct error *err)
     if (!first_step(s, &without, lr, 0, 0) || !first_step(s, &with, lr, 0.1, 0) || !first_step(s, &more, lr, 0.1, 1))
         return no_memory(err);
     for (int64_t i = 0; i < without.n; i++) {
-        const double w = number_of(1, i), x = tensor_get(with.w, i);
+        const double w = optimizer_number(1, i), x = tensor_get(with.w, i);
         law_judge(s->book, DECAY, tensor_get(without.w, i) == w, "without gradient and decay weight %lld goes from %g "
                   "to %g", (long long)i, w, tensor_get(without.w, i));
-        law_judge(s->book, DECAY, fabs(x) < fabs(w) && x * w > 0, "without gradient weight_decay 0.1 brings weight %lld "
-                  "from %.9g to %.9g", (long long)i, w, x);
+        law_judge(s->book, DECAY, fabs(x) < fabs(w) && x * w > 0,
+                  "without gradient weight_decay 0.1 brings weight %lld from %.9g to %.9g", (long long)i, w, x);
     }
     leaf_close(&without), leaf_close(&with), leaf_close(&more);
     return OK;
@@ -346,12 +351,12 @@ static enum error_code run_rate(const struct stepping *s, struct error *err)
     if (!first_step(s, &none, 0, 0.1, 1) || !first_step(s, &once, lr, 0, 1) || !first_step(s, &twice, 2 * lr, 0, 1))
         return no_memory(err);
     for (int64_t i = 0; i < none.n; i++) {
-        const double w = number_of(1, i), g = number_of(11, i), a = tensor_get(once.w, i) - w,
+        const double w = optimizer_number(1, i), g = optimizer_number(11, i), a = tensor_get(once.w, i) - w,
                      b = tensor_get(twice.w, i) - w;
         law_judge(s->book, RATE, tensor_get(none.w, i) == w, "with lr 0 weight %lld goes from %g to %.17g",
                   (long long)i, w, tensor_get(none.w, i));
-        law_judge(s->book, RATE, fabs(b - 2 * a) <= 1e-6 * fabs(b) + ROUNDINGS * dtype_unit(F64), "weight %lld moves by "
-                  "%.9g with lr %g, and by %.9g with twice as much", (long long)i, a, lr, b);
+        law_judge(s->book, RATE, fabs(b - 2 * a) <= 1e-6 * fabs(b) + ROUNDINGS * dtype_unit(F64),
+                  "weight %lld moves by %.9g with lr %g, and by %.9g with twice as much", (long long)i, a, lr, b);
         law_judge(s->book, DESCENDS, a * g < 0, "weight %lld moves by %g; its gradient is %g", (long long)i, a, g);
     }
     leaf_close(&none), leaf_close(&once), leaf_close(&twice);
@@ -387,16 +392,16 @@ static enum error_code run_states(const struct stepping *s, struct error *err)
         warm_up(s, &leaf, WARM + 1);
         bool finite = true;
         for (int64_t i = 0; i < leaf.n; i++) finite = finite && isfinite(tensor_get(leaf.w, i));
-        law_judge(s->book, USED_STATES, finite, "a weight is not finite after three steps in %s: a state is read that is not "
-                  "stated, or that was not zero", dtype_name(t));
+        law_judge(s->book, USED_STATES, finite,
+                  "a weight is not finite after three steps in %s: a state is read that is not stated, or that was not zero", dtype_name(t));
         for (int k = 0; k < OPTIMIZER_MAX_STATES; k++) {
             int64_t written = 0;
             for (int64_t i = 0; i < leaf.n; i++) {
                 const double x = tensor_get(leaf.state[k], i);
                 written += k < states ? x != 0 : !isnan(x);
             }
-            law_judge(s->book, USED_STATES, k < states ? written > 0 : written == 0, k < states ? "state %d of %d is never "
-                      "written in %s" : "state %d is written, but .states says %d (%s)", k + 1, states, dtype_name(t));
+            law_judge(s->book, USED_STATES, k < states ? written > 0 : written == 0,
+                      k < states ? "state %d of %d is never written in %s" : "state %d is written, but .states says %d (%s)", k + 1, states, dtype_name(t));
         }
         leaf_close(&leaf);
     }

@@ -58,22 +58,22 @@ static bool judge_request(struct book *book, const struct schedule_generator *ge
     const int P = request->devices, M = request->micros;
     law_now(book, ".make for %d devices, %d microbatches", P, M);
     const char *const refused = generator->refuses ? generator->refuses(request) : NULL;
-    law_judge(book, ACCEPTS, !(refused && refused[0] == '\0'), "%d devices, %d microbatches: refused with an empty text",
-              P, M);
+    law_judge(book, ACCEPTS, !(refused && refused[0] == '\0'),
+              "%d devices, %d microbatches: refused with an empty text", P, M);
     if (refused) return false;
     const enum error_code e = generator->make(&first, request, &err);
     law_judge(book, ACCEPTS, e == OK, "%d devices, %d microbatches: .make fails: %s", P, M, err.text);
     if (e) return false;
-    law_judge(book, SIZES, first.devices == P && first.micros == M && (request->chunks == 0 || first.chunks ==
-              (generator->chunks ? generator->chunks : request->chunks)), "%d devices, %d microbatches: it made %d, %d, "
-              "with %d chunks", P, M, first.devices, first.micros, first.chunks);
+    law_judge(book, SIZES, first.devices == P && first.micros == M && first.chunks == request->chunks,
+              "%d devices, %d microbatches: it made %d, %d, with %d chunks", P, M, first.devices, first.micros,
+              first.chunks);
     law_judge(book, EXECUTES, schedule_validate(&first, &err) == OK, "%d devices, %d microbatches: %s", P, M, err.text);
     judge_passes(book, &first);
     law_judge(book, EQUALITY, generator->head.equality != PERMUTES || schedule_adds_in_order(&first), "%d devices, %d "
               "microbatches: gradients are added in another order; .equality says PERMUTES", P, M);
     if (generator->make(&second, request, &err) == OK) {
-        law_judge(book, REPEATS, same_lists(&first, &second), "%d devices, %d microbatches: other lists the second time",
-                  P, M);
+        law_judge(book, REPEATS, same_lists(&first, &second),
+                  "%d devices, %d microbatches: other lists the second time", P, M);
         schedule_free(&second);
     } else law_judge(book, REPEATS, false, "%d devices, %d microbatches: it fails the second time", P, M);
     schedule_free(&first);
@@ -83,8 +83,8 @@ static bool judge_request(struct book *book, const struct schedule_generator *ge
 static enum error_code judge_pipeline(struct book *book, const struct plugin_item *item, struct error *err)
 {
     const struct schedule_generator *const generator = (const struct schedule_generator *)item->scheme;
-    const char *words[] = { "--model", "tiny", "--schedule", generator->head.name, "--pp", "2", "--micro", "4", "--batch",
-                            "4", NULL };
+    const char *words[] = { "--model", "tiny", "--schedule", generator->head.name, "--pp", "2", "--micro", "4",
+                            "--batch", "4", NULL };
     int accepted = 0, at[MOST_DEVICES + 1] = { 0 };
     for (int P = 1; P <= MOST_DEVICES; P++)
         for (int M = 1; M <= MOST_MICROS; M++) {
@@ -101,7 +101,10 @@ static enum error_code judge_pipeline(struct book *book, const struct plugin_ite
     return e;
 }
 
-static bool is_pipeline(const struct plugin_item *item) { return item->scheme && item->scheme->kind == PIPELINE_SCHEME; }
+static bool is_pipeline(const struct plugin_item *item)
+{
+    return item->scheme && item->scheme->kind == PIPELINE_SCHEME;
+}
 
 static void name_pipeline(const struct plugin_item *item, char name[LAW_NAME])
 {
