@@ -2,8 +2,9 @@
  *
  * The caller sets the variable ORRERY_CALLER to "PID:DESCRIPTOR" for its child.  The child ends when the caller
  * ends, and writes its exit status as one byte to the descriptor; -1: it writes none.  A caller who ignores SIGCHLD
- * learns the status from there alone.  launch/process.c calls these functions; library/commands.c sets the variable.  No function
- * returns an error code.
+ * learns the status from there alone.
+ *
+ * launch/process.c calls these functions; library/commands.c sets the variable.  No function returns an error code.
  */
 #ifndef ORRERY_CALLER_H
 #define ORRERY_CALLER_H

@@ -163,7 +163,8 @@ static enum error_code judge_pieces(const struct stepping *s, enum dtype dtype, 
     step_whole(s, &whole, step_of(s, 2));
     for (int64_t i = 0; i < n; i += piece) step_part(s, &cut, i, n - i < piece ? n - i : piece, step_of(s, 2));
     law_judge(s->book, PIECES, same_leaves(&whole, &cut, s->optimizer->states),
-              "%lld elements in %s, stepped in pieces of %lld, have other bits than stepped together", (long long)n, dtype_name(dtype), (long long)piece);
+              "%lld elements in %s, stepped in pieces of %lld, have other bits than stepped together", (long long)n,
+              dtype_name(dtype), (long long)piece);
     law_judge(s->book, GUARDS, guards_hold(&whole) && guards_hold(&cut), "a step of %lld elements in %s writes outside "
               "its tensors", (long long)n, dtype_name(dtype));
     leaf_close(&whole), leaf_close(&cut);
@@ -393,7 +394,8 @@ static enum error_code run_states(const struct stepping *s, struct error *err)
         bool finite = true;
         for (int64_t i = 0; i < leaf.n; i++) finite = finite && isfinite(tensor_get(leaf.w, i));
         law_judge(s->book, USED_STATES, finite,
-                  "a weight is not finite after three steps in %s: a state is read that is not stated, or that was not zero", dtype_name(t));
+                  "a weight is not finite after three steps in %s: a state is read that is not stated, or that was not zero",
+                  dtype_name(t));
         for (int k = 0; k < OPTIMIZER_MAX_STATES; k++) {
             int64_t written = 0;
             for (int64_t i = 0; i < leaf.n; i++) {
@@ -401,7 +403,8 @@ static enum error_code run_states(const struct stepping *s, struct error *err)
                 written += k < states ? x != 0 : !isnan(x);
             }
             law_judge(s->book, USED_STATES, k < states ? written > 0 : written == 0,
-                      k < states ? "state %d of %d is never written in %s" : "state %d is written, but .states says %d (%s)", k + 1, states, dtype_name(t));
+                      k < states ? "state %d of %d is never written in %s" : "state %d is written, but .states says %d (%s)",
+                      k + 1, states, dtype_name(t));
         }
         leaf_close(&leaf);
     }
