@@ -394,7 +394,7 @@ static enum error_code run_states(const struct stepping *s, struct error *err)
         bool finite = true;
         for (int64_t i = 0; i < leaf.n; i++) finite = finite && isfinite(tensor_get(leaf.w, i));
         law_judge(s->book, USED_STATES, finite,
-                  "a weight is not finite after three steps in %s: a state is read that is not stated, or that was not zero",
+                  "a weight is not finite after three steps in %s: a state is read that is not stated",
                   dtype_name(t));
         for (int k = 0; k < OPTIMIZER_MAX_STATES; k++) {
             int64_t written = 0;
@@ -403,7 +403,8 @@ static enum error_code run_states(const struct stepping *s, struct error *err)
                 written += k < states ? x != 0 : !isnan(x);
             }
             law_judge(s->book, USED_STATES, k < states ? written > 0 : written == 0,
-                      k < states ? "state %d of %d is never written in %s" : "state %d is written, but .states says %d (%s)",
+                      k < states ? "state %d of %d is never written, in %s"
+                      : "state %d is written, but .states says %d, in %s",
                       k + 1, states, dtype_name(t));
         }
         leaf_close(&leaf);
