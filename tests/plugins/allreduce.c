@@ -46,12 +46,14 @@
  * 43 formats      forgets the second half of fp64
  * 44 input        clears `in` when it is done
  * 45 repeats      remembers the longest vector so far
+ * 46 ends         sleeps for ever
  */
 #include "emulated_devices/schemes/plugin.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #ifndef WRONG
 #define WRONG 0
 #endif
@@ -71,6 +73,7 @@ static enum error_code begin_wrong(struct exchange *x, const struct collective *
     for (volatile int i = 0; WRONG == 17; i++) continue;
     for (volatile char *p; WRONG == 18;)
         if ((p = malloc(1 << 24)) != NULL) memset((char *)(uintptr_t)p, 1, 1 << 24);
+    while (WRONG == 46) pause();
     if (WRONG == 19) printf("so far %d\n", r);
     if (WRONG == 20) fprintf(stderr, "so far %d\n", r);
     while (WRONG == 40) printf("so far %d\n", r), fflush(stdout);

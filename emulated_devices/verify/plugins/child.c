@@ -20,6 +20,8 @@
 
 enum { PRINTS_MOST = 1 << 20 };         /* bytes that a child may write before the system stops it */
 enum { WORDS_MOST = 40 };
+enum { ASLEEP_SECONDS = 30 };           /* in which a child does not even want to compute */
+enum { CHILDREN_MOST = 8 };             /* of a child that are looked at */
 
 struct book *book_open(void)
 {
@@ -152,7 +154,7 @@ static const char *end_of(const struct law_request *request, const struct book *
 {
     const uint64_t used = (uint64_t)end->used.ru_maxrss * 1024;
     if (!in_time || (WIFSIGNALED(end->how) && (WTERMSIG(end->how) == SIGXCPU || WTERMSIG(end->how) == SIGKILL)))
-        snprintf(text, size, "has not ended within %g s of a processor", request->seconds);
+        snprintf(text, size, "has not ended within %g s of a processor, or sleeps", request->seconds);
     else if (WIFSIGNALED(end->how) && WTERMSIG(end->how) == SIGXFSZ)
         snprintf(text, size, "prints without end");
     else if (!book->done && used > request->memory / 4 * 3)
@@ -184,6 +186,36 @@ static void judge_end(const struct law_request *request, struct book *book, cons
     law_judge(book, LAW_COMPLETE, true, " ");
 }
 
+/* The processor time of a process and its children, in seconds. @param[out] wants  whether one of them could compute. */
+static double processor_time(pid_t child, bool *wants)
+{
+    long below[CHILDREN_MOST];
+    struct system_process process;
+    const int count = system_children(child, below, CHILDREN_MOST);
+    double all = 0;
+    *wants = false;
+    for (int i = -1; i < count; i++) {
+        if (!system_process(i < 0 ? child : below[i], &process)) continue;
+        all += process.seconds, *wants = *wants || process.state == 'R' || process.state == 'D';
+    }
+    return all;
+}
+
+/* Wait for a child.  On a busy machine one that wants to compute may take long; one that sleeps is not waited for. */
+static bool wait_within(pid_t child, double seconds, struct child_end *end)
+{
+    double before = -1;
+    int asleep = 0;
+    for (double waited = 0; waited < seconds && asleep < ASLEEP_SECONDS; waited++) {
+        bool wants;
+        if (child_wait(child, 1, end)) return true;
+        const double now = processor_time(child, &wants);
+        asleep = wants || now != before || !system_tells_processes() ? 0 : asleep + 1;
+        before = now;
+    }
+    return false;
+}
+
 /* Run a child to its end. */
 static enum error_code run_child(const struct law_request *request, struct book *book, int place,
                                  const struct law_kind *kind, struct error *err)
@@ -199,7 +231,7 @@ static enum error_code run_child(const struct law_request *request, struct book 
         be_judge(request, book, place);
     }
     if (child > 0) {
-        const bool in_time = child_wait(child, request->seconds * LAW_PATIENCE, &end);
+        const bool in_time = wait_within(child, request->seconds * LAW_PATIENCE, &end);
         if (!in_time) child_stop(child, &end);
         judge_end(request, book, kind, in_time, &end, out, said);
     }
