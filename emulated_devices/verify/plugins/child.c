@@ -186,7 +186,8 @@ static void judge_end(const struct law_request *request, struct book *book, cons
     law_judge(book, LAW_COMPLETE, true, " ");
 }
 
-/* The processor time of a process and its children, in seconds. @param[out] wants  whether one of them could compute. */
+/* Add up the processor time of a process and its children, in seconds.
+ * @param[out] wants  whether one of them could compute. */
 static double processor_time(pid_t child, bool *wants)
 {
     long below[CHILDREN_MOST];
