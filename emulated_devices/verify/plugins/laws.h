@@ -84,7 +84,7 @@ void law_leave_out(struct book *, int law);
 /** Write what the variant is asked for next: a crash is then named by it. */
 void law_now(struct book *, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/** Train in a process of its own, all devices in it, beside one device: `orrery train --plugin .. WORDS --check ref`.
+/** Train in a process of its own, all devices in it, beside one device.
  *  @param law  the law that is broken if the check fails.  @param words  ends with NULL.
  *  @return OK, also if the law is broken; ERR_MEMORY. */
 enum error_code law_trains(struct book *, int law, const char *const *words, struct error *);
