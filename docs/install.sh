@@ -46,8 +46,10 @@ stage_files() {                                             # stage_files PROGRA
     install -m 755 "$library" "$stage/lib/liborrery.so.$version"
     ln -s "liborrery.so.$version" "$stage/lib/liborrery.so.${version%%.*}"
     ln -s "liborrery.so.${version%%.*}" "$stage/lib/liborrery.so"
-    # pkg-config takes a backslash before each character that would end a word or a quotation.
-    words=$(sed 's/[^A-Za-z0-9_.,/+:@%=-]/\\&/g' <<<"$prefix")
+    # A prefix can be moved: the file finds the folders from its own place.  Not every pkg-config would then find words in a
+    # path with a blank: that one is written down, with a backslash before each character that would end a word.
+    words='${pcfiledir}/../..'
+    [[ $prefix != *[^A-Za-z0-9_.,/+:@%=-]* ]] || words=$(sed 's/[^A-Za-z0-9_.,/+:@%=-]/\\&/g' <<<"$prefix")
     words=$words awk -v version="$version" '/^prefix=/ { print "prefix=" ENVIRON["words"]; next } { sub(/@VERSION@/, version); print }' \
         emulated_devices/library/orrery.pc >"$stage/lib/pkgconfig/orrery.pc"
     "$program" manual man >"$stage/share/man/man1/orrery.1"

@@ -31,6 +31,8 @@ COMMANDS(HEADING, COMMAND)
 #undef HEADING
 #undef COMMAND
 extern const struct command commands[];             /* of main.c; ends with { 0 } */
+/* of command_verify: `orrery verify plugin` */
+enum error_code verify_plugin(int argc, char **argv, struct error *);
 /* of command_show */
 command_fn show_attention, show_cluster, show_collective, show_data, show_dispatch, show_elastic, show_memory,
            show_plan, show_sbp, show_tensor;

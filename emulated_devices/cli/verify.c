@@ -68,7 +68,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "same order end with the same bits, whatever the schedule and wherever numbers lie. Collectives\n"
         "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
         "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans).\n"
-        "Planners by layers are held to all plans of 500 drawn tables (planners).",
+        "Planners by layers are held to all plans of 500 drawn tables (planners).\n"
+        "`verify plugin FILE` holds the variants of a plug-in to the laws of their kinds.",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;
@@ -198,6 +199,7 @@ enum error_code command_verify(int argc, char **argv, int *status, struct error 
     /* its cluster has the smallest nodes */
     struct verify_options o = { .from = 1, .devices = 8, .cluster_name = "a100-ethernet" };
     bool help;
+    if (argc > 2 && strcmp(argv[2], "plugin") == 0) return verify_plugin(argc, argv, err);
     enum error_code e = verify_parse(&o, argc, argv, &help, err);
     o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
     if (!e && !help && o.digests) e = fail_about(err, output_probe(o.digests, err), "--digests");

@@ -110,6 +110,8 @@ enum adding_order {
 /* In words, for `orrery list`. */
 const char *adding_order_name(enum adding_order);
 
+enum { A_VECTOR_EACH = -1 };
+
 struct algorithm {
     enum operation operation;           /* under whose names it is listed */
     const char *name;                   /* as on the command line */
@@ -118,6 +120,8 @@ struct algorithm {
     const char *source;                 /* paper and DOI, or the system that uses it */
     const char *cost_formula;           /* of a (latencies), b (bytes); "": not known, so auto never takes it */
     enum adding_order order;            /* in what order the members' values are added: decides the rounding */
+    int vectors;                        /* scratch that a member takes at most, in vectors: the longest input or output
+                                         * of any member; 0: 1; A_VECTOR_EACH: as many as members */
     bool by_nodes;                      /* depends on the nodes of the group */
     bool reads_in;                      /* of an allreduce: it begins from `in`, which need not be copied to `out` */
     /* If it sends a vector in segments (collective.segment): elements of the longest part that it cuts into them.

@@ -4,6 +4,7 @@
 #include "emulated_devices/device/backend.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/comm/comm.h"
+#include "ref/io/caller.h"
 #include "ref/io/child.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/system.h"
@@ -53,6 +54,8 @@ static void say_goodbye(void) { say_to_witness(0); }
  * check for leaks in theirs. */
 int end_process(int status)
 {
+    fflush(NULL);                                       /* whoever learns the status has all of the output */
+    caller_tell(status);
 #ifdef NDEBUG
     if (to_witness >= 0 && !comm_ends_at_exit()) {
         fflush(NULL);
@@ -162,6 +165,7 @@ void prepare_process(char **argv)
     signal(SIGPIPE, SIG_IGN);                       /* a reader such as head may leave: the work and its status stay */
     signal(SIGCHLD, SIG_DFL);                       /* whoever started us may ignore it: nobody could be waited for */
     if (settle_environment()) execvp(argv[0], argv);
+    caller_note();
     if (!under_launcher()) {
         child_take_signals(end_by_signal);
         return;

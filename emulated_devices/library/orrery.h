@@ -26,23 +26,38 @@ const char *orrery_version(void);
 
 /* ---- commands ---------------------------------------------------------------------------------------------------- */
 
+/* A word of a command.  C++ has no strings that may change, and C converts no list of strings to one of constants. */
+#ifdef __cplusplus
+typedef const char *const orrery_word;
+#else
+typedef char *const orrery_word;
+#endif
+
 /**
- * Run a command and wait for it; it prints what it prints to this program's streams.
+ * Run a command and wait for it; it prints what it prints to this program's streams.  It ends if this program ends.
  * @param words  of the command, NULL at the end: { "train", "--dp", "2", NULL }.
  * @return its exit status: 0 done, 1 failed, 2 wrong usage, 3 a check failed; 127 if orrery cannot be started; 128 and
- *         the signal's number if a signal ended it.  The program is $ORRERY, else bin/orrery beside this library's
- *         folder, else orrery in PATH.
+ *         the signal's number if a signal ended it; 128 alone if this program also ignores SIGCHLD.  The program is
+ *         $ORRERY, else bin/orrery beside this library's folder, else orrery in PATH.
  */
-int orrery_run(char *const words[]);
+int orrery_run(orrery_word *words);
 
 /**
  * The same with `--json -` added; what it writes is returned instead of printed.
  * @param[out] json  the document, for orrery_free; NULL if the command has written none.
  * @return as orrery_run.
  */
-int orrery_json(char *const words[], char **json);
+int orrery_json(orrery_word *words, char **json);
 
-/** Free what orrery_json has returned. @param text  may be NULL. */
+/**
+ * The same, and what the command writes to standard error is returned instead of printed.
+ * @param[out] json     as of orrery_json.
+ * @param[out] message  lines, the last of which says why a command has failed, for orrery_free; NULL: there are none.
+ * @return as orrery_run.
+ */
+int orrery_call(orrery_word *words, char **json, char **message);
+
+/** Free what orrery_json and orrery_call have returned. @param text  may be NULL. */
 void orrery_free(char *text);
 
 /* ---- tensor files ------------------------------------------------------------------------------------------------ */

@@ -292,6 +292,28 @@ static enum error_code check_split(const struct plan *plan, struct error *err)
     return OK;
 }
 
+/* Check that a cut gives each token to one device, and a token to each device: a plug-in's may not.  Sums over devices
+ * find what is twice or missing. */
+static enum error_code check_cut(const struct context_parallel *share, struct error *err)
+{
+    const char *const name = share->scheme->head.name;
+    int64_t all = 0;
+    for (int member = 0; member < share->devices; member++) {
+        struct intervals tokens = { 0 };
+        share->scheme->cut(&tokens, share, member);
+        const int64_t own = intervals_lost(&tokens) ? -1 : intervals_total(&tokens);
+        intervals_free(&tokens);
+        if (own < 0) return fail(err, ERR_MEMORY, "--attention %s: no memory for its cut", name);
+        if (own == 0)
+            return fail(err, ERR_PLAN, "--attention %s: its cut of %lld tokens leaves device %d of --cp %d without any",
+                        name, (long long)share->S, member, share->devices);
+        all += own;
+    }
+    if (all == share->S) return OK;
+    return fail(err, ERR_PLAN, "--attention %s: its cut of %lld tokens over --cp %d gives away %lld", name,
+                (long long)share->S, share->devices, (long long)all);
+}
+
 /* Check every device along tp: numbers of heads may differ.  Devices that share sequences must belong to the same
  * replica. */
 static enum error_code check_attention(const struct plan *plan, const struct shards *shards, struct error *err)
@@ -311,6 +333,7 @@ static enum error_code check_attention(const struct plan *plan, const struct sha
         const struct context_parallel share = plan_context_share(plan, &tp, rank);
         const char *needs = a->refuses(&share, &plan->model);
         if (needs) return fail(err, ERR_PLAN, "--cp %d: --attention %s needs %s", cp, a->head.name, needs);
+        if (t == 0 && cp > 1 && a->cut && !a->cuts_streams) e = check_cut(&share, err);
     }
     if (!e && shards->apart && shards->optimizer % cp != 0)
         return fail(

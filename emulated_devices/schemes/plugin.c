@@ -22,6 +22,8 @@ static const char *plugin_lacks(const struct scheme *scheme)
                                                                     : "embedding_forward and embedding_backward_weight";
     case ATTENTION_SCHEME:
         if (!a->forward || !a->backward_input) return "the functions forward and backward_input";
+        /* The trivial scheme of this tree sends nothing; a scheme that cuts sequences must state what it sends. */
+        if (!a->refuses || !a->cost) return "the functions refuses and cost";
         /* A scheme cuts tokens by a fixed rule or plans each microbatch, never both. */
         if (!a->cut == !a->plan) return "one of cut and plan";
         if (a->slots < 0 || a->slots > ATTENTION_SLOTS || (a->slots > 0 && !a->kept))
@@ -44,13 +46,12 @@ static enum error_code add_scheme(const struct scheme *scheme, struct error *err
     return scheme_add(scheme, err);
 }
 
-/* An item without any pointer ends the list. */
-static bool is_item(const struct plugin_item *item)
+bool plugin_is_item(const struct plugin_item *item)
 {
     return item->algorithm || item->scheme || item->optimizer || item->backend;
 }
 
-static enum error_code plugin_add(const struct plugin_item *item, struct error *err)
+enum error_code plugin_add(const struct plugin_item *item, struct error *err)
 {
     if (item->algorithm) return algorithm_add(item->algorithm, err);
     if (item->scheme) return add_scheme(item->scheme, err);
@@ -58,7 +59,7 @@ static enum error_code plugin_add(const struct plugin_item *item, struct error *
     return backend_add(item->backend, err);
 }
 
-enum error_code plugin_load(const char *path, struct error *err)
+enum error_code plugin_open(const struct plugin **plugin, const char *path, struct error *err)
 {
     /* RTLD_NOW finds missing symbols here, not in the middle of a run. */
     void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -68,7 +69,14 @@ enum error_code plugin_load(const char *path, struct error *err)
     /* Structures of other headers have other fields at the same places, so such an object must not be read. */
     if (p->interface != PLUGIN_INTERFACE)
         return fail(err, ERR_FORMAT, "it was compiled with the headers of another version; compile it again");
-    enum error_code e = OK;
-    for (const struct plugin_item *i = p->item; is_item(i) && !e; i++) e = plugin_add(i, err);
+    *plugin = p;
+    return OK;
+}
+
+enum error_code plugin_load(const char *path, struct error *err)
+{
+    const struct plugin *p = NULL;
+    enum error_code e = plugin_open(&p, path, err);
+    for (const struct plugin_item *i = p ? p->item : NULL; i && plugin_is_item(i) && !e; i++) e = plugin_add(i, err);
     return e;
 }

@@ -19,8 +19,10 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/experts/experts.h"
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"
+#include "emulated_devices/schemes/plugin_fields.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/optim/optimizer.h"
+#include <stddef.h>
 
 /* An item is a variant: one of the pointers is set. */
 struct plugin_item {
@@ -44,16 +46,33 @@ struct plugin {
     extern const struct plugin orrery_plugin;                                                                          \
     const struct plugin orrery_plugin = { PLUGIN_INTERFACE, (const struct plugin_item[]){ __VA_ARGS__, { 0 } } }
 
-/* Changes with the structures that a plug-in fills or reads: one that was compiled with other headers is refused. */
-#define PLUGIN_SIZES(X)                                                                                                \
-    X(struct algorithm) X(struct collective) X(struct collective_cost) X(struct exchange) X(struct group)              \
-    X(struct tensor_scheme) X(struct tensor_parallel) X(struct attention_scheme) X(struct attention_call)              \
-    X(struct context_parallel) X(struct expert_scheme) X(struct expert_parallel) X(struct data_scheme)                 \
-    X(struct data_request) X(struct shards) X(struct schedule_generator) X(struct schedule) X(struct optimizer)        \
-    X(struct step) X(struct backend) X(struct device) X(struct tensor) X(struct error)
-#define PLUGIN_OPEN(type) (
-#define PLUGIN_CLOSE_AND_ADD(type) ) * UINT64_C(1099511628211) + sizeof(type)
-#define PLUGIN_INTERFACE (PLUGIN_SIZES(PLUGIN_OPEN) UINT64_C(1) PLUGIN_SIZES(PLUGIN_CLOSE_AND_ADD))
+/* The fingerprint of the headers: where each field is, how large it is, and what each value is.  A field that moved, or
+ * two that changed places, make another number, and so does a structure that grew.  Each term has its own factor. */
+#define PLUGIN_FIELD_PLACE(type, field) PLUGIN_AT_##type##_##field,
+#define PLUGIN_VALUE_PLACE(value) PLUGIN_AT_##value,
+enum plugin_place { PLUGIN_FIELDS(PLUGIN_FIELD_PLACE) PLUGIN_VALUES(PLUGIN_VALUE_PLACE) PLUGIN_PLACES };
+#define PLUGIN_FACTOR(place)                                                                                           \
+    (((uint64_t)(place) * (place) + 2 * (uint64_t)(place) + 1) * UINT64_C(11400714819323198485))
+#define PLUGIN_FIELD_TERM(type, field)                                                                                 \
+    + PLUGIN_FACTOR(PLUGIN_AT_##type##_##field)                                                                        \
+        * (4099 * offsetof(struct type, field) + 64 * sizeof(((struct type *)0)->field) + sizeof(struct type))
+#define PLUGIN_VALUE_TERM(value) + PLUGIN_FACTOR(PLUGIN_AT_##value) * ((uint64_t)(value) + 1)
+#define PLUGIN_INTERFACE                                                                                               \
+    (UINT64_C(2) * PLUGIN_PLACES PLUGIN_FIELDS(PLUGIN_FIELD_TERM) PLUGIN_VALUES(PLUGIN_VALUE_TERM))
+
+/**
+ * Load a shared object and find its list of variants.  Local.  No variant is in a registry yet.
+ * @param path  with a slash in it.  The object stays loaded.
+ * @return OK; ERR_FILE if it cannot be loaded; ERR_FORMAT if it is no plug-in, or was compiled with other headers.
+ */
+enum error_code plugin_open(const struct plugin **, const char *path, struct error *);
+
+/** Whether this is a variant: an item without any pointer ends the list. */
+bool plugin_is_item(const struct plugin_item *);
+
+/** Add a variant to its registry.  Local.
+ *  @return OK; ERR_FORMAT: it lacks something, or its name is taken; ERR_MEMORY: the registry is full. */
+enum error_code plugin_add(const struct plugin_item *, struct error *);
 
 /**
  * Add the variants of a shared object to the registries.  Local: every device loads the same ones in the same order,

@@ -78,6 +78,29 @@ test_refusals() {
     CC=no-such-compiler run list --plugin "$plugins/lion.c"; expect_status 1; grep -q 'there is no compiler' "$place/err" || complain 'not said'
 }
 
+# A shared object that was compiled with other headers is refused, also if all sizes are the same.
+test_other_headers() {
+    local change
+    compile_there() { ${CC:-cc} -std=c11 -D_POSIX_C_SOURCE=200809L -O2 -fPIC -shared -Ithere "$plugins/mirrored_ring.c" -o other.so || complain "the headers do not compile: $1"; }
+    mkdir there; (cd "$top" && find ref emulated_devices -name '*.h' -o -name '*.def' | tar cf - -T -) | tar xf - -C there
+    compile_there 'as they are'; run list --plugin other.so; expect_status 0
+    for change in 's|const char \*needs;  |const char *source;|; t; s|const char \*source;  |const char *needs;|' 's|BY_RANK, |BY_SWAP, |; s|BY_TREE, |BY_RANK, |; s|BY_SWAP, |BY_TREE, |'; do
+        cp "$top/emulated_devices/collectives/collective.h" there/emulated_devices/collectives/; sed -i "$change" there/emulated_devices/collectives/collective.h
+        ! cmp -s "$top/emulated_devices/collectives/collective.h" there/emulated_devices/collectives/collective.h || complain 'nothing was changed'
+        compile_there "$change"; run list --plugin other.so; expect_status 1; expect_error 'other.so: it was compiled with the headers of another version'
+    done
+}
+
+# What would leave a device without work, or a plan without its costs, is refused by name before anything runs.
+test_attention_without_tokens() {
+    sed 's/cp->S > 2 \* (cp->devices - 1) ?/true ?/' "$plugins/dealt_ring.c" >empty.c
+    run plan --model tiny --attention dealt-ring --cp 4 --seq 5 --plugin empty.c; expect_status 2; expect_error '--attention dealt-ring: its cut of 5 tokens leaves device 3 of --cp 4 without any'
+    sed 's/? 1 : 2 });/? 1 : 1 });/' "$plugins/dealt_ring.c" >holes.c
+    run plan --model tiny --attention dealt-ring --cp 2 --plugin holes.c; expect_status 2; expect_error 'its cut of 32 tokens over --cp 2 gives away 16'
+    sed 's/, .cost = ring_attention_cost//' "$plugins/dealt_ring.c" >free.c
+    run list --plugin free.c;                       expect_status 1; expect_error 'scheme dealt-ring: needs the functions refuses and cost'
+}
+
 # Compiled plug-ins are temporary files.
 test_nothing_is_left() {
     mkdir temporary
@@ -98,4 +121,4 @@ test_installed() {
 
 every=(test_wrong_variants test_installed)
 [ "$TIER" = verify ] || every=()
-run_tests test_every_template test_a_collective_is_verified_and_measured test_a_run test_a_shared_object test_refusals test_nothing_is_left "${every[@]}"
+run_tests test_every_template test_a_collective_is_verified_and_measured test_a_run test_a_shared_object test_refusals test_other_headers test_attention_without_tokens test_nothing_is_left "${every[@]}"

@@ -73,4 +73,65 @@ P
     expect_status 0; expect_out '^by nbclient$|^there is no nbclient'; cat "$place/out"
 }
 
-run_tests test_package test_notebook
+# What other programs do with it: every shipped file is read, errors travel between processes, and a run ends with its caller.
+test_beside_other_programs() {
+    has_python || return 0
+    cat >mine.py <<'P'
+import glob, os, pickle, sys
+import numpy, orrery
+
+golden = sys.argv[1]
+numbers = orrery.read_tensors(golden + "/fp8.safetensors")
+eight = [x for x in numbers.values() if x.dtype == numpy.float32 and x.size]
+assert eight and all(numpy.isfinite(x).any() for x in eight), "no numbers of 8 bits"
+files = sorted(glob.glob(golden + "/**/*.safetensors", recursive=True), key=os.path.getsize)
+for path in files[: len(files) if "all" in sys.argv else 12]:
+    assert orrery.read_tensors(path), path
+from orrery.files import EIGHT_BITS
+e4m3, e5m2 = EIGHT_BITS["F8_E4M3"], EIGHT_BITS["F8_E5M2"]
+assert e4m3[0x7e] == 448 and e4m3[1] == 2.0**-9 and e4m3[0xb8] == -1 and numpy.isnan(e4m3[0x7f]) and numpy.isnan(e4m3).sum() == 2
+assert e5m2[0x7b] == 57344 and e5m2[1] == 2.0**-16 and e5m2[0x3c] == 1 and numpy.isinf(e5m2[0xfc]) and numpy.isnan(e5m2).sum() == 6
+again = pickle.loads(pickle.dumps(orrery.Error("no such model", 2)))
+assert type(again) is orrery.Error and str(again) == "no such model" and again.status == 2
+assert orrery.command("x", a=numpy.bool_(False), b=numpy.bool_(True)) == ["x", "--b"]
+with open("broken.safetensors", "wb") as file:
+    file.write((8).to_bytes(8, "little") + b"{ \"a\": ?")
+with open("new.safetensors", "wb") as file:
+    head = b'{"a":{"dtype":"F4","shape":[2],"data_offsets":[0,1]}}'
+    file.write(len(head).to_bytes(8, "little") + head + b"1")
+for path in ("broken.safetensors", "new.safetensors"):
+    try:
+        orrery.read_tensors(path)
+        raise SystemExit("nothing is raised")
+    except ValueError as why:
+        assert str(why).startswith(path + ": "), why
+print("all of it")
+P
+    local all=; [ "${TIER:-test}" != verify ] || all=all
+    command='python mine.py'; watched "$python" mine.py "$top/golden" $all; expect_status 0; expect_out '^all of it$'
+    cat >slow.py <<'P'
+import os, orrery
+print(os.getpid(), flush=True)
+orrery.train(model="tiny", steps=4000)
+P
+    "$python" slow.py >pid 2>/dev/null & local i child= parent=$!
+    for i in {1..200}; do [ ! -s pid ] || child=$(ps -o pid= --ppid "$(cat pid)" 2>/dev/null | head -n 1); [ -z "$child" ] || break; sleep 0.1; done
+    [ -n "$child" ] || complain 'no run was started'
+    kill -KILL "$parent"; wait "$parent" 2>/dev/null
+    for i in {1..50}; do kill -0 $child 2>/dev/null || break; sleep 0.1; done
+    ! kill -0 $child 2>/dev/null || complain 'its run goes on without it'
+}
+
+# pip needs no network and no other package, and leaves nothing in the folder, which may be another user's.
+test_pip() {
+    has_python || return 0
+    "$python" -m pip --version >/dev/null 2>&1 || { echo 'skipped: there is no pip'; return; }
+    ls -lAR "$top/tutorials/python" >before
+    command='pip install tutorials/python'; watched "$python" -m pip install -q --no-index --no-deps --disable-pip-version-check --root-user-action ignore --target here "$top/tutorials/python"
+    expect_status 0; expect_file here/orrery/program.py; expect_file here/orrery-0.1.dist-info/METADATA
+    ls -lAR "$top/tutorials/python" | cmp -s - before || complain 'pip has written into the folder'
+    (unset PYTHONPATH; cd here && "$python" -c 'import orrery; print(orrery.plan(model="tiny", dp=2)["format"])') >"$place/out" || complain 'the installed package does not work'
+    expect_out '^orrery plan$'
+}
+
+run_tests test_package test_notebook test_beside_other_programs test_pip

@@ -151,6 +151,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
       "--tensor 1d --attention ring --json -", 0, false },
     { "search-layers", "search --planner tensoropt --devices 2 --model tiny --batch 4 --micro 2 --json -", 0, false },
     { "verify", "verify collectives --devices 2 --json -", 0, true },
+    { "verify-plugin", "verify plugin tutorials/plugins/half_states.c --json -", 0, false },
     { "check", "check " GOLDEN " " GOLDEN " --json -", 0, false },
     { "check", "check " GOLDEN " golden/biased-attention.safetensors --json -", 3, false },
     { "check", "check " GOLDEN " golden/biased-attention.safetensors --first --json -", 3, false },

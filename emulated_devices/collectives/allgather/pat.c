@@ -58,6 +58,6 @@ static struct collective_cost allgather_pat_cost(int r, int P, const struct coll
 const struct algorithm allgather_pat = {
     .operation = ALLGATHER, .name = "pat", .description = "a binomial tree for each block, all at once",
     .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
-        .run = allgather_pat_run,
+        .vectors = 2, .run = allgather_pat_run,
     .cost = allgather_pat_cost,
 };

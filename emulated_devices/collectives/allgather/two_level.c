@@ -101,7 +101,7 @@ static struct collective_cost two_level_cost(int r, int P, const struct collecti
 const struct algorithm allgather_two_level = {
     .operation = ALLGATHER, .name = "two_level", .description = "between nodes first, then inside them",
     .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209", .cost_formula = "(P/q-1 + q-1) a + n(P-1)/P b",
-        .run = allgather_two_level_run,
+        .vectors = 2, .run = allgather_two_level_run,
     .cost = two_level_cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

@@ -70,6 +70,7 @@ static struct collective_cost multiplying_cost(int r, int P, const struct collec
 
 const struct algorithm allreduce_multiplying = {
     .operation = ALLREDUCE, .name = "multiplying", .description = "doubling with up to three partners at once",
-    .order = BY_TREE, .source = "Ruefenacht, Bull and Booth 2017, doi:10.1016/j.parco.2017.08.004",
+    .order = BY_TREE, .vectors = A_VECTOR_EACH,
+    .source = "Ruefenacht, Bull and Booth 2017, doi:10.1016/j.parco.2017.08.004",
     .cost_formula = "sum (f-1) (a + n b), P = product of f", .run = multiplying_run, .cost = multiplying_cost,
 };

@@ -38,6 +38,7 @@ static struct collective_cost one_shot_cost(int r, int P, const struct collectiv
 
 const struct algorithm allreduce_one_shot = {
     .operation = ALLREDUCE, .name = "one_shot", .description = "everything to everybody at once: for short vectors",
-    .order = BY_RANK, .source = "TensorRT-LLM custom all-reduce", .cost_formula = "a + n(P-1) b", .run = one_shot_run,
+    .order = BY_RANK, .vectors = A_VECTOR_EACH, .source = "TensorRT-LLM custom all-reduce",
+    .cost_formula = "a + n(P-1) b", .run = one_shot_run,
     .cost = one_shot_cost, .turns = turns_always,
 };

@@ -98,5 +98,5 @@ const struct algorithm alltoall_2dh = {
     .description = "inside the node to the right place, then between nodes in long messages",
     .source = "Tutel, Hwang et al. 2023, arXiv:2206.03382", .cost_formula = "(q-1 + P/q-1) a + n(2 - 1/q - q/P) b",
     .needs = "equal counts; " EVEN_NODES_NEEDED, .refuses = alltoall_2dh_refuses, .by_nodes = true,
-        .run = alltoall_2dh_run, .cost = alltoall_2dh_cost,
+        .vectors = 2, .run = alltoall_2dh_run, .cost = alltoall_2dh_cost,
 };

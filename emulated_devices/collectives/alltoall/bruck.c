@@ -80,5 +80,6 @@ const struct algorithm alltoall_bruck = {
     .operation = ALLTOALL, .name = "bruck",
     .description = "by the binary digits of the way: few messages for short blocks",
     .source = "Bruck et al. 1997, doi:10.1109/71.642949", .cost_formula = "ceil(log2 P) a + n/2 log2 P b",
-    .needs = "equal counts", .refuses = needs_equal_counts, .run = alltoall_bruck_run, .cost = alltoall_bruck_cost,
+    .needs = "equal counts", .refuses = needs_equal_counts, .vectors = 2,
+    .run = alltoall_bruck_run, .cost = alltoall_bruck_cost,
 };

@@ -153,6 +153,7 @@ const struct algorithm alltoall_two_level = {
     .operation = ALLTOALL, .name = "two_level",
     .description = "one device of each node collects, exchanges and hands out",
     .source = "the leader scheme of MPI libraries", .cost_formula = "(2(q-1) + N-1) a + about 3qn b",
-    .needs = "equal counts; " NODES_NEEDED, .refuses = two_level_refuses, .by_nodes = true, .run = two_level_run,
+    .needs = "equal counts; " NODES_NEEDED, .refuses = two_level_refuses, .by_nodes = true, .vectors = 6,
+    .run = two_level_run,
         .cost = alltoall_two_level_cost,
 };

@@ -41,5 +41,5 @@ static struct collective_cost reduce_binomial_cost(int r, int P, const struct co
 const struct algorithm reduce_binomial = {
     .operation = REDUCE, .name = "binomial", .description = "half of those left send and are done: the fewest steps",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "ceil(log2 P) (a + n b)", .run = reduce_binomial_run, .cost = reduce_binomial_cost,
+    .cost_formula = "ceil(log2 P) (a + n b)", .vectors = 2, .run = reduce_binomial_run, .cost = reduce_binomial_cost,
 };

@@ -51,6 +51,6 @@ const struct algorithm reduce_chain = {
     .operation = REDUCE, .name = "chain",
     .description = "in segments towards the root, each adding its own: for long vectors",
     .order = BY_TREE, .source = "Open MPI coll_base_reduce.c", .cost_formula = "(S + P-2) (a + n/S b)",
-        .run = chain_run,
+        .vectors = 2, .run = chain_run,
     .cost = chain_cost, .pipelined = flow_of_vector,
 };

@@ -80,5 +80,6 @@ const struct algorithm reduce_scatter_gather = {
     .operation = REDUCE, .name = "scatter_gather",
     .description = "halving, then every part to the root: for long vectors",
     .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
-    .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .run = scatter_gather_run, .cost = scatter_gather_cost,
+    .cost_formula = "(log2 P + P-1) a + 2n(P-1)/P b", .vectors = 2,
+    .run = scatter_gather_run, .cost = scatter_gather_cost,
 };

@@ -69,6 +69,7 @@ static struct collective_cost reduce_scatter_circulant_cost(int r, int P, const 
 const struct algorithm reduce_scatter_circulant = {
     .operation = REDUCE_SCATTER, .name = "circulant",
     .description = "fewest rounds and fewest bytes at once, for any P",
-    .order = BY_POSITION, .source = "Traeff 2024, arXiv:2410.14234", .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
+    .order = BY_POSITION, .vectors = 2, .source = "Traeff 2024, arXiv:2410.14234",
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b",
     .run = reduce_scatter_circulant_run, .cost = reduce_scatter_circulant_cost,
 };

@@ -83,6 +83,6 @@ static struct collective_cost reduce_scatter_halving_cost(int r, int P, const st
 
 const struct algorithm reduce_scatter_halving = {
     .operation = REDUCE_SCATTER, .name = "halving", .description = "give half away, half as far each time: few steps",
-    .order = BY_TREE, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
+    .order = BY_TREE, .vectors = 2, .source = "Thakur, Rabenseifner and Gropp 2005, doi:10.1177/1094342005051521",
     .cost_formula = "log2 P a + n(P-1)/P b", .run = halving_run, .cost = reduce_scatter_halving_cost,
 };

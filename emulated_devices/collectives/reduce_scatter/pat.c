@@ -66,5 +66,5 @@ static struct collective_cost pat_cost(int r, int P, const struct collective *co
 const struct algorithm reduce_scatter_pat = {
     .operation = REDUCE_SCATTER, .name = "pat", .description = "a binomial tree for each block, all at once",
     .order = BY_POSITION, .source = "Jeaugey 2025, arXiv:2506.20252; NCCL 2.23",
-    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .run = pat_run, .cost = pat_cost,
+    .cost_formula = "ceil(log2 P) a + n(P-1)/P b", .vectors = 3, .run = pat_run, .cost = pat_cost,
 };

@@ -119,7 +119,7 @@ static struct collective_cost reduce_scatter_two_level_cost(int r, int P, const 
 const struct algorithm reduce_scatter_two_level = {
     .operation = REDUCE_SCATTER, .name = "two_level", .description = "inside nodes first, then between them",
     .order = BY_POSITION, .source = "ZeRO++, Wang et al. 2023, arXiv:2306.10209",
-    .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .run = reduce_scatter_two_level_run,
+    .cost_formula = "(q-1 + P/q-1) a + n(P-1)/P b", .vectors = 3, .run = reduce_scatter_two_level_run,
         .cost = reduce_scatter_two_level_cost,
     .needs = EVEN_NODES_NEEDED, .refuses = needs_even_nodes, .by_nodes = true,
 };

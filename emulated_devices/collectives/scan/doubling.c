@@ -84,5 +84,5 @@ const struct algorithm scan_doubling = {
     .operation = SCAN, .name = "doubling",
     .description = "sums reach 1, 2, 4, .. devices to the left: the fewest steps",
     .order = BY_TREE, .source = "Hillis and Steele 1986, doi:10.1145/7902.7903",
-    .cost_formula = "ceil(log2 P) (a + n b)", .run = scan_doubling_run, .cost = scan_doubling_cost,
+    .cost_formula = "ceil(log2 P) (a + n b)", .vectors = 2, .run = scan_doubling_run, .cost = scan_doubling_cost,
 };

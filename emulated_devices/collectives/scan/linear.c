@@ -48,6 +48,7 @@ static struct collective_cost scan_linear_cost(int r, int P, const struct collec
 
 const struct algorithm scan_linear = {
     .operation = SCAN, .name = "linear", .description = "add one's own and pass it on",
-    .order = BY_RANK, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .run = scan_linear_run,
+    .order = BY_RANK, .source = "the obvious way", .cost_formula = "(P-1) (a + n b)", .vectors = 2,
+    .run = scan_linear_run,
         .cost = scan_linear_cost,
 };

@@ -68,18 +68,33 @@ static enum error_code absolute(const char *word, char out[PATH_MAX], struct err
     return n < PATH_MAX ? OK : fail(err, ERR_FILE, "%s", strerror(ENAMETOOLONG));
 }
 
+/* @param[out] object  the path of the shared object: `path`, or a temporary file. */
+static enum error_code make_object(const char *word, char path[PATH_MAX], const char **object, struct error *err)
+{
+    enum error_code e = absolute(word, path, err);
+    *object = path;
+    if (e) return e;
+    if (strchr(path, ':')) return fail(err, ERR_FILE, "a path with a colon cannot be passed on to devices");
+    if (has_ending(path, ".so")) return OK;
+    if (!has_ending(path, ".c")) return fail(err, ERR_USAGE, "is neither a .c file nor a .so");
+    *object = temporary_file(err);
+    return *object ? compile(path, *object, err) : ERR_FILE;
+}
+
 static enum error_code plugin_take(const char *word, struct error *err)
 {
     char path[PATH_MAX];
-    const char *object = path;
-    enum error_code e = absolute(word, path, err);
-    if (e) return e;
-    if (strchr(path, ':')) e = fail(err, ERR_FILE, "a path with a colon cannot be passed on to devices");
-    else if (has_ending(path, ".c")) {
-        object = temporary_file(err);
-        e = object ? compile(path, object, err) : ERR_FILE;
-    } else if (!has_ending(path, ".so")) e = fail(err, ERR_USAGE, "is neither a .c file nor a .so");
+    const char *object;
+    enum error_code e = make_object(word, path, &object, err);
     if (!e) e = plugin_load(object, err);
+    return e ? e : note_loaded(object, err);
+}
+
+enum error_code plugin_object(const char *word, char path[PATH_MAX], struct error *err)
+{
+    const char *object;
+    enum error_code e = make_object(word, path, &object, err);
+    if (!e && object != path) snprintf(path, PATH_MAX, "%s", object);
     return e ? e : note_loaded(object, err);
 }
 

@@ -13,7 +13,28 @@ TYPES = {
 HEADER_LIMIT = 100_000_000
 
 
+def _eight_bits(exponent_bits, has_infinity):
+    """All 256 numbers of a format of 8 bits.  Without infinities only the pattern of all ones is a NaN."""
+    code = numpy.arange(256)
+    fraction_bits = 7 - exponent_bits
+    exponent, fraction = code >> fraction_bits & (1 << exponent_bits) - 1, code & (1 << fraction_bits) - 1
+    bias = (1 << exponent_bits - 1) - 1
+    scale = 2.0 ** (numpy.maximum(exponent, 1) - bias - fraction_bits)
+    number = (fraction + (exponent > 0) * (1 << fraction_bits)) * scale
+    if has_infinity:
+        top = exponent == (1 << exponent_bits) - 1
+        number[top] = numpy.where(fraction[top] > 0, numpy.nan, numpy.inf)
+    else:
+        number[code & 127 == 127] = numpy.nan
+    return numpy.where(code < 128, number, -number).astype("<f4")
+
+
+EIGHT_BITS = {"F8_E4M3": _eight_bits(4, False), "F8_E5M2": _eight_bits(5, True)}
+
+
 def _array(dtype, shape, data):
+    if dtype in EIGHT_BITS:
+        return EIGHT_BITS[dtype][numpy.frombuffer(data, "u1")].reshape(shape)
     if dtype == "BF16":  # the upper half of a 32-bit number
         upper = numpy.frombuffer(data, "<u2").astype("<u4") << 16
         return upper.view("<f4").reshape(shape)
@@ -21,13 +42,16 @@ def _array(dtype, shape, data):
 
 
 def read_tensors(path, names=None):
-    """A safetensors file as a dict of arrays; names: only these.  BF16 becomes 32-bit numbers, exactly."""
+    """A safetensors file as a dict of arrays; names: only these.  BF16 and F8 become 32-bit numbers, exactly."""
     with open(path, "rb") as file:
         start = file.read(8)
         length = struct.unpack("<Q", start)[0] if len(start) == 8 else HEADER_LIMIT + 1
         if length > HEADER_LIMIT:
             raise ValueError(f"{path}: is no safetensors file")
-        header = json.loads(file.read(length))
+        try:
+            header = json.loads(file.read(length))
+        except ValueError as why:
+            raise ValueError(f"{path}: its header is no JSON: {why}") from None
         header.pop("__metadata__", None)
         missing = [name for name in names or [] if name not in header]
         if missing:
@@ -35,6 +59,8 @@ def read_tensors(path, names=None):
         tensors = {}
         for name in names or header:
             entry = header[name]
+            if entry["dtype"] not in {"BF16", *EIGHT_BITS, *TYPES}:
+                raise ValueError(f"{path}: {name} has numbers of format {entry['dtype']}, which numpy lacks")
             begin, end = entry["data_offsets"]
             file.seek(8 + length + begin)
             data = file.read(end - begin)

@@ -15,6 +15,10 @@ class Error(Exception):
         super().__init__(message)
         self.status = status
 
+    def __reduce__(self):
+        """A pool of processes sends errors to each other."""
+        return Error, (str(self), self.status)
+
 
 class Run(dict):
     """The document of a command (docs/using/json.md), and its exit status: 0, or 3 if a check failed."""
@@ -42,6 +46,8 @@ def command(*words, **flags):
     """
     line = [str(word) for word in words]
     for name, value in flags.items():
+        if type(value).__name__ in ("bool", "bool_"):  # numpy has a bool of its own
+            value = bool(value)
         if value is None or value is False:
             continue
         line.append("--" + name.replace("_", "-"))
@@ -62,16 +68,17 @@ def find_program():
 
 
 def environment():
-    """The environment of the program: a wheel has an mpiexec of its own, which is found first."""
-    if not os.path.isdir(INSIDE):
-        return None
-    return {**os.environ, "PATH": INSIDE + os.pathsep + os.environ.get("PATH", os.defpath)}
+    """The environment of the program, which ends when this process ends.  A wheel's own mpiexec is found first."""
+    path = os.environ.get("PATH", os.defpath)
+    if os.path.isdir(INSIDE):
+        path = INSIDE + os.pathsep + path
+    return {**os.environ, "PATH": path, "ORRERY_CALLER": f"{os.getpid()}:-1"}
 
 
 def main():
     """The command `orrery` of a wheel: this process becomes the program."""
     program = find_program()
-    os.execvpe(program, [program, *sys.argv[1:]], environment() or os.environ)
+    os.execvpe(program, [program, *sys.argv[1:]], environment())
 
 
 def json_of(*words, **flags):
