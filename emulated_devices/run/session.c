@@ -127,7 +127,8 @@ static enum error_code load_weights(struct session *session, struct error *err)
 {
     const struct train_options *o = session->options;
     enum error_code e = OK;
-    if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+    if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, &session->record.reading, err),
+                                  "--resume");
     else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&session->trainer, &o->saved, err), "--model");
     if (o->resume && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
     train_set_rates(&session->trainer.plan.hyper, o, session->trainer.step);

@@ -183,3 +183,19 @@ void box_copy(void *into, const struct box *to, const void *from, const struct b
         if (i < 0) return;
     }
 }
+
+void boxes_copy(void *into, const struct boxes *to, const void *from, const struct boxes *of, const struct box *box,
+                int ndim, size_t size)
+{
+    char *target = into;
+    for (int i = 0; i < to->count; i++) {
+        struct box here, both;
+        const char *source = from;
+        for (int j = 0; box_meet(&to->at[i], box, ndim, &here) && j < of->count; j++) {
+            if (box_meet(&of->at[j], &here, ndim, &both))
+                box_copy(target, &to->at[i], source, &of->at[j], &both, ndim, size);
+            source += (size_t)box_elements(&of->at[j], ndim) * size;
+        }
+        target += (size_t)box_elements(&to->at[i], ndim) * size;
+    }
+}

@@ -60,4 +60,9 @@ void boxes_free(struct boxes *);
 void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both, int ndim,
               size_t size);
 
+/** Copy the elements of a box from the boxes of one list to those of another, each list stored one box after another.
+ *  Elements that one of the lists does not have are left out. */
+void boxes_copy(void *into, const struct boxes *to, const void *from, const struct boxes *of, const struct box *,
+                int ndim, size_t size);
+
 #endif

@@ -18,13 +18,11 @@ static enum error_code carried_open(struct carried *carried, int count, struct e
     return carried->boxes && carried->data ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
 }
 
-static enum error_code make_room(struct carried *carried, const struct collection *collection, int tensor,
+static enum error_code make_room(char **data, const struct named_tensor *tensor, const struct boxes *boxes,
                                  struct error *err)
 {
-    const struct named_tensor *const t = &collection->tensor[tensor];
-    const size_t bytes = (size_t)boxes_total(&carried->boxes[tensor], t->ndim) * dtype_size(t->format);
-    carried->data[tensor] = calloc(bytes + 1, 1);
-    return carried->data[tensor] ? OK : fail(err, ERR_MEMORY, "no memory to move %s", t->name);
+    *data = calloc((size_t)boxes_total(boxes, tensor->ndim) * dtype_size(tensor->format) + 1, 1);
+    return *data ? OK : fail(err, ERR_MEMORY, "no memory to move %s", tensor->name);
 }
 
 static void take_job(const struct trainer *trainer, const struct named_tensor *tensor, char *data)
@@ -56,16 +54,24 @@ static enum error_code take_pieces(struct trainer *trainer, const struct named_t
     return e;
 }
 
+enum error_code collection_take(const struct collection *collection, int tensor, int rank, struct trainer *own,
+                                struct boxes *boxes, char **data, struct error *err)
+{
+    const struct named_tensor *const t = &collection->tensor[tensor];
+    enum error_code e = collection_has(collection, tensor, rank, boxes, err);
+    if (!e) e = make_room(data, t, boxes, err);
+    if (e || boxes->count == 0) return e;
+    if (t->job) take_job(own, t, *data);
+    else e = take_pieces(own, t, *data, err);
+    return e;
+}
+
 enum error_code carried_take(struct carried *carried, const struct collection *collection, int rank,
                              struct trainer *own, struct error *err)
 {
     enum error_code e = carried_open(carried, collection->count, err);
-    for (int t = 0; t < collection->count && !e && own; t++) {
-        e = collection_has(collection, t, rank, &carried->boxes[t], err);
-        if (!e) e = make_room(carried, collection, t, err);
-        if (!e && collection->tensor[t].job) take_job(own, &collection->tensor[t], carried->data[t]);
-        else if (!e) e = take_pieces(own, &collection->tensor[t], carried->data[t], err);
-    }
+    for (int t = 0; t < collection->count && !e && own; t++)
+        e = collection_take(collection, t, rank, own, &carried->boxes[t], &carried->data[t], err);
     return e;
 }
 
@@ -81,24 +87,6 @@ void carried_free(struct carried *carried)
 
 /* ---- from device to device --------------------------------------------------------------------------------------- */
 
-/* Copy the elements of a box from the boxes of one list to those of another. */
-static void copy_between(const struct named_tensor *tensor, char *into, const struct boxes *to, const char *from,
-                         const struct boxes *of, const struct box *box)
-{
-    const size_t size = dtype_size(tensor->format);
-    for (int i = 0; i < to->count; i++) {
-        struct box here, both;
-        const char *source = from;
-        if (box_meet(&to->at[i], box, tensor->ndim, &here))
-            for (int j = 0; j < of->count; j++) {
-                if (box_meet(&of->at[j], &here, tensor->ndim, &both))
-                    box_copy(into, &to->at[i], source, &of->at[j], &both, tensor->ndim, size);
-                source += (size_t)box_elements(&of->at[j], tensor->ndim) * size;
-            }
-        into += (size_t)box_elements(&to->at[i], tensor->ndim) * size;
-    }
-}
-
 /* The boxes that one pair moves, one after another in the order of the moves, packed into a message or out of one. */
 static void pack(const struct moves *moves, const struct collection *to, int from, int target,
                  const struct carried *old, const int *source, struct carried *fresh, char *message)
@@ -107,12 +95,14 @@ static void pack(const struct moves *moves, const struct collection *to, int fro
         const struct move *const m = &moves->at[i];
         if (m->from != from || m->to != target) continue;
         const struct named_tensor *const t = &to->tensor[m->tensor];
+        const size_t size = dtype_size(t->format);
         struct box box = m->box;
         const struct boxes one = { 1, 1, &box };
-        if (fresh) copy_between(t, fresh->data[m->tensor], &fresh->boxes[m->tensor], message, &one, &box);
+        if (fresh) boxes_copy(fresh->data[m->tensor], &fresh->boxes[m->tensor], message, &one, &box, t->ndim, size);
         else
-            copy_between(t, message, &one, old->data[source[m->tensor]], &old->boxes[source[m->tensor]], &box);
-        message += (size_t)box_elements(&box, t->ndim) * dtype_size(t->format);
+            boxes_copy(message, &one, old->data[source[m->tensor]], &old->boxes[source[m->tensor]], &box, t->ndim,
+                       size);
+        message += (size_t)box_elements(&box, t->ndim) * size;
     }
 }
 
@@ -154,9 +144,10 @@ static enum error_code fill_own(const struct transfer *transfer, int rank, const
         const struct named_tensor *const tensor = &transfer->to->tensor[t];
         const int s = transfer->source[t];
         e = collection_wants(transfer->to, t, rank, &fresh->boxes[t], err);
-        if (!e) e = make_room(fresh, transfer->to, t, err);
+        if (!e) e = make_room(&fresh->data[t], tensor, &fresh->boxes[t], err);
         for (int b = 0; b < old->boxes[s].count && !e; b++)
-            copy_between(tensor, fresh->data[t], &fresh->boxes[t], old->data[s], &old->boxes[s], &old->boxes[s].at[b]);
+            boxes_copy(fresh->data[t], &fresh->boxes[t], old->data[s], &old->boxes[s], &old->boxes[s].at[b],
+                       tensor->ndim, dtype_size(tensor->format));
     }
     return e;
 }

@@ -19,7 +19,13 @@ struct carried {
     char **data;                        /* [count] the boxes' elements, one box after another */
 };
 
-/** Copy this device's numbers out of its trainer.  Local.
+/** Copy this device's numbers of one tensor out of its trainer.  Local.
+ *  @param[out] boxes  as collection_has gives them; for boxes_free.  @param[out] data  of these, for free().
+ *  @return OK or ERR_MEMORY. */
+enum error_code collection_take(const struct collection *, int tensor, int rank, struct trainer *own,
+                                struct boxes *boxes, char **data, struct error *);
+
+/** Copy this device's numbers of all tensors out of its trainer.  Local.
  *  @param own      the trainer of this device; NULL: it has no part in the plan.
  *  @return OK or ERR_MEMORY; carried_free works after both. */
 enum error_code carried_take(struct carried *, const struct collection *, int rank, struct trainer *own,

@@ -131,6 +131,13 @@ static void report_arithmetic(const struct train_record *record)
     if (differs[0]) say(record->out, 8, "warning bits may differ from the saved run's: %s", differs);
 }
 
+/* Devices read what they keep, so copies along dp read the same bytes. */
+static void report_reading(FILE *out, const struct checkpoint_reading *reading)
+{
+    say(out, 8, "read    %s, the boxes that the devices keep, from the files of %d device%s; for the checksums %s",
+        size_format(reading->read).text, reading->files, plural(reading->files), size_format(reading->checked).text);
+}
+
 /* Packages differ in what their optimizers take by themselves, so a run that follows one says its numbers; so does a
  * run whose flags give the moments other numbers than the usual ones. */
 static void report_step_numbers(FILE *out, const struct plan *plan)
@@ -154,6 +161,7 @@ void report_start(const struct train_record *record, const struct train_data *da
     report_step_numbers(record->out, &o->plan);
     if (o->resume)
         say(record->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
+    if (record->reading.files > 0) report_reading(record->out, &record->reading);
     if (o->resume) report_arithmetic(record);
     if (record->overridden[0]) say(record->out, 8, "differs from the saved run: %s", record->overridden);
     if (o->save && o->plan.model.mixture.z_coefficient > 0)
