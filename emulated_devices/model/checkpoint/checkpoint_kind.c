@@ -40,14 +40,16 @@ enum error_code checkpoint_complete_other(const struct bundle_kind *kind, const 
     return e;
 }
 
+/* A file that is not there is no change of the disk. */
 static void forget(const char *dir, const struct bundle_kind *kind, const struct bundle_kind *now)
 {
     char path[BUNDLE_PATH + 300];
+    struct stat st;
     for (int i = 0; kind->name[i]; i++) {
         bool stays = false;
         for (int j = 0; now->name[j]; j++) stays = stays || strcmp(kind->name[i], now->name[j]) == 0;
         snprintf(path, sizeof path, "%s/%s", dir, kind->name[i]);
-        if (!stays) disk_remove(path);
+        if (!stays && stat(path, &st) == 0) disk_remove(path);
     }
 }
 
