@@ -40,6 +40,9 @@ struct train_options {
     bool film;                          /* --film */
     int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
+    const char *elastic_file;           /* of --elastic; NULL: not given */
+    struct elastic *elastic;            /* what it says (elastic/elastic.h); NULL: the mesh does not change; owned */
+    int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
     bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */

@@ -18,7 +18,7 @@ const char *const search_without[] = {
     "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
     "--backend", "--direct",
     "--wait-limit", "--threads",
-    "--save", "--sharded", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
+    "--save", "--sharded", "--elastic", "--save-every", "--keep", "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",
     "--trace-format", "--timeline", "--page", "--page-steps", "--film",
