@@ -31,7 +31,8 @@ static enum error_code parse(struct reshard_options *options, int argc, char **a
     return parse_command("reshard", "DIR --to WORDS [--out DIR]",
                          "Cut a sharded checkpoint for another mesh. Device n keeps what it has; what it lacks comes\n"
                          "from other devices' files, and no way moves fewer bytes. The new folder is the one that a\n"
-                         "run on the new mesh would have saved at the same step.", argc - 2, argv + 2, table, help, err);
+                         "run on the new mesh would have saved at the same step.", argc - 2, argv + 2, table, help,
+                         err);
 }
 
 /* The job of the checkpoint on the new mesh: every other setting is the checkpoint's own. */

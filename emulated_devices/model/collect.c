@@ -9,7 +9,7 @@
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 
-/* ---- what this device keeps --------------------------------------------------------------------------------------- */
+/* ---- what this device keeps -------------------------------------------------------------------------------------- */
 
 static const struct unit *unit_with(const struct trainer *trainer, const struct parameter *parameter)
 {

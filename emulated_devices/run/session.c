@@ -56,10 +56,11 @@ static enum error_code load_weights(struct session *session, struct error *err)
     const struct train_options *o = session->options;
     enum error_code e = OK;
     if (phase_continues(session->phase)) e = phase_put(session->phase, &session->trainer, err);
-    else if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, &session->record.reading, err),
-                                  "--resume");
+    else if (o->resume)
+        e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, &session->record.reading, err), "--resume");
     else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&session->trainer, &o->saved, err), "--model");
-    if (!phase_continues(session->phase) && o->resume && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
+    if (!phase_continues(session->phase) && o->resume && train_changes_loss_scale(o))
+        session->trainer.loss_scale = plan_loss_scale(&o->plan);
     train_set_rates(&session->trainer.plan.hyper, o, session->trainer.step);
     return e;
 }
@@ -380,7 +381,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     session->record.stopped = session->stopped;
     end_trace(session, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
-    /* Of a mesh that is not the last one the steps are checked; the run is judged at its end. */
+    /* The steps of every mesh are checked; the run is judged at its end. */
     if (!e && phase_ends_early(session->phase) && !session->stopped && !session->divergence.what)
         return comm_agree(session->trainer.comm, session->speaks ? session_verdict(session, err) : OK, err);
     if (!e) e = session_judge(session, data, err);
@@ -408,7 +409,8 @@ enum error_code session_on_device(struct comm *comm, const struct train_options 
                                   const struct train_data *data, const char *overridden, struct phase *phase,
                                   int *status, struct error *err)
 {
-    struct session r = { .options = options, .phase = phase, .checking = options->check != NULL, .speaks = comm->rank == 0, .saved = -1,
+    struct session r = { .options = options, .phase = phase, .checking = options->check != NULL,
+                         .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
     const struct source tokens = { data, options->infers };
     const struct batch_source source = { session_fill, &tokens };

@@ -1,5 +1,5 @@
-/* session_start.c -- how a run begins on one device: its outputs are looked at and locked, its text is read, and then the
- * session runs, or with --elastic one session after another.
+/* session_start.c -- how a run begins on one device: its outputs are looked at and locked, its text is read, and then
+ * the session runs, or with --elastic one session after another.
  * cli/train/train.c and one_process.c call.  ERR_PLAN means that another number of devices was started; other errors
  * are those of files, memory and the session. */
 #include "emulated_devices/launch/machine.h"

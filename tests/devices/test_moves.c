@@ -181,7 +181,8 @@ static void check_pair(const struct mesh_case *from, const struct mesh_case *to,
 }
 
 /* In the third tier all pairs; below it one in so many. */
-static void check_model(struct plan model, enum dtype dtype, bool experts, int meshes_every, int least_meshes, int every)
+static void check_model(struct plan model, enum dtype dtype, bool experts, int meshes_every, int least_meshes,
+                        int every)
 {
     mesh_every = meshes_every;
     assert_int_equal(optimizer_find(&model.optimizer, "adamw", &err), OK);

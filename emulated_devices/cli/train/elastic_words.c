@@ -61,7 +61,8 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->owners_out, "--owners-out", "owners are of one mesh" },
         { o->save_load, "--save-load", "choices are listed for one mesh" },
         { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
-        { plan_replicas(&o->plan) > 1, "--data-parallel", "its replicas train apart, so another mesh has other models" },
+        { plan_replicas(&o->plan) > 1, "--data-parallel",
+          "its replicas train apart, so another mesh has other models" },
         { data_quantises(&o->plan.data), "--quantize-weights", "blocks of codes are cut by the mesh, so that another "
           "mesh has other numbers" },
         { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
@@ -75,13 +76,14 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
     if (e) return e;
     const int versions = s.weight_versions;
     schedule_free(&s);
-    return versions > 1 ? fail(err, ERR_USAGE, "--elastic: not with --schedule %s: it keeps two versions of the weights",
-                               o->plan.schedule) : OK;
+    return versions > 1
+        ? fail(err, ERR_USAGE, "--elastic: not with --schedule %s: it keeps two versions of the weights",
+               o->plan.schedule) : OK;
 }
 
 /* ---- a line ------------------------------------------------------------------------------------------------------ */
 
-static bool is_flag(const char *word, const char *flag)
+static bool elastic_is_flag(const char *word, const char *flag)
 {
     const size_t n = strcspn(word, "=");
     return strlen(flag) == n && strncmp(word, flag, n) == 0;
@@ -93,7 +95,7 @@ static bool gives_way(const char *word, const struct mesh_text *mesh)
 {
     static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic" };
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
-        if (is_flag(word, axes[i])) return true;
+        if (elastic_is_flag(word, axes[i])) return true;
     for (int i = 0; i < mesh->count; i++)
         if (strncmp(mesh->word[i], "--", 2) == 0 && strcspn(mesh->word[i], "=") == strcspn(word, "=")
             && strncmp(mesh->word[i], word, strcspn(word, "=")) == 0) return true;

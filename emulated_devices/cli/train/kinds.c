@@ -9,8 +9,8 @@ static const char *const of_training[] = {
     "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",
     "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--as", "--rank", "--refresh",
     "--galore-scale", "--history", "--damping", "--timeline", "--dump", "--dump-passes", "--dump-steps",
-    "--isolate", "--paranoid", "--save", "--sharded", "--elastic", "--save-every", "--keep", "--eval-every", "--owners-out", "--resume",
-    "--override",
+    "--isolate", "--paranoid", "--save", "--sharded", "--elastic", "--save-every", "--keep", "--eval-every",
+    "--owners-out", "--resume", "--override",
     "--sample", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--pack",
     "--unfolded", "--dry-run", "--tokens", "--memory-of", "--from", NULL
 };
@@ -25,7 +25,8 @@ const struct run_kind run_infer = {
 #define OF_NUMBERS                                                                                  \
     "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
     "--isolate", "--paranoid",                                                                      \
-    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--elastic", "--save-every", "--keep",       \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--elastic",       \
+    "--save-every", "--keep",                                                                       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What changes who computes what, but not what is computed.  Replicas that train apart are models of their own. */
+/* These flags say who computes what, and not what is computed. */
 static const char *const flags[] = {
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--zero", "--data-parallel", "--shards", "--shard-group",
     "--tensor", "--attention", "--head-parallel", "--ring-window", "--context-first", "--dispatch", "--schedule",
@@ -31,8 +31,8 @@ enum error_code mesh_text_read(struct mesh_text *to, const char *text, const cha
     for (char *rest = NULL, *word = strtok_r(to->text, " \t\r", &rest); word; word = strtok_r(NULL, " \t\r", &rest)) {
         if (to->count == MESH_WORDS_MOST) return fail(err, ERR_USAGE, "%s: too many words", who);
         if (strncmp(word, "--", 2) == 0 && !is_of_mesh(word))
-            return fail(err, ERR_USAGE, "%s: %.*s says nothing of a mesh; it may say --dp, --tp, --pp, --cp, --ep, --zero "
-                        "and other words of who computes what, for the rest is the job's", who,
+            return fail(err, ERR_USAGE, "%s: %.*s says nothing of a mesh; it may say --dp, --tp, --pp, --cp, --ep, "
+                        "--zero and other words of who computes what, for the rest is the job's", who,
                         (int)strcspn(word, "="), printable(word).text);
         if (to->count == 0 && strncmp(word, "--", 2) != 0)
             return fail(err, ERR_USAGE, "%s: %s: a mesh is said as flags, such as --dp 2 --tp 4", who,

@@ -66,7 +66,7 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     if (!e && !o.help) e = elastic_read(&o, kind, err);
-    const bool alone = under_launcher() || elastic_devices(&o) == 1;
+    const bool alone = under_launcher() || (!e && elastic_devices(&o) == 1);
     if (!e && !o.help && o.dry_run) e = launcher_rank() == 0 ? train_plan(&o, err) : OK;
     else if (!e && !o.help && !alone && one_process()) e = train_in_one_process(&o, status, err);
     else if (!e && !o.help) e = alone ? train_device(&o, status, err) : launch_checked(&o, argc, argv, status, err);

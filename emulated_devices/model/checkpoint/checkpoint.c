@@ -286,7 +286,7 @@ static enum error_code count_wanted(struct trainer *trainer, const struct checkp
     return e;
 }
 
-/* What all devices have read, on rank 0. */
+/* Rank 0 learns what all devices have read. */
 static enum error_code add_up_reading(struct comm *comm, const struct checkpoint_source *source, uint64_t wanted,
                                       uint64_t checked, struct checkpoint_reading *reading, struct error *err)
 {

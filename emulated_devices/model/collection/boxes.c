@@ -164,8 +164,8 @@ static int64_t offset_in(const struct box *around, const struct box *box, int nd
 }
 
 /* From the last dimension backwards, dimensions that both pieces have whole join into one run with the next one. */
-void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both, int ndim,
-              size_t size)
+void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both,
+              int ndim, size_t size)
 {
     int inner = ndim > 0 ? ndim - 1 : 0;
     int64_t length = ndim > 0 ? both->extent[inner] : 1, index[TENSOR_MAX_DIMS] = { 0 };

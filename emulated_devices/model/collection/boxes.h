@@ -57,8 +57,8 @@ void boxes_free(struct boxes *);
  * @param both        a box inside each of them.
  * @param size        bytes of an element.
  */
-void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both, int ndim,
-              size_t size);
+void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both,
+              int ndim, size_t size);
 
 /** Copy the elements of a box from the boxes of one list to those of another, each list stored one box after another.
  *  Elements that one of the lists does not have are left out. */

@@ -1,5 +1,4 @@
-/* holding.h -- which numbers of a parameter a device of a plan keeps: a pure function of the plan, the parameter and the
- * rank.
+/* holding.h -- which numbers of a parameter a device of a plan keeps: a pure function of plan, parameter and rank.
  *
  * Any device can ask for any other: no message is sent, and no numbers need to exist.  The answer comes from the plan's
  * layouts (tp, ep), its schedule (pp) and its shards (dp and cp).  model/collect.c and collection.c ask.
@@ -22,7 +21,7 @@ struct holding {
  *  @param[out] first  as in the struct. */
 bool holding_exists(const struct trainer *section, int rank, const struct param_spec *, bool *first);
 
-/** What a device that holds a piece of a parameter keeps of it.  Pure.
+/** Say what a device that holds a piece of a parameter keeps of it.  Pure.
  *  @param index  of the parameter in the model's list.
  *  @return OK or ERR_MEMORY. */
 enum error_code holding_of(const struct trainer *section, int rank, int index, int tile, enum tensor_kind,

@@ -123,7 +123,7 @@ static enum error_code find_source(const struct collection *from, const struct n
     return same ? OK : fail(err, ERR_PLAN, "%s: has another shape or format in the other plan", tensor->name);
 }
 
-static enum error_code add_tensor(struct moves *moves, const struct collection *from, const struct collection *to,
+static enum error_code moves_add_tensor(struct moves *moves, const struct collection *from, const struct collection *to,
                                   int tensor, struct boxes *has, struct boxes *wants, struct error *err)
 {
     const struct named_tensor *const t = &to->tensor[tensor];
@@ -146,7 +146,7 @@ enum error_code moves_between(struct moves *moves, const struct collection *from
     if (!e && from->count != to->count)
         e = fail(err, ERR_PLAN, "the plans have %d and %d tensors: they are not of the same job", from->count,
                  to->count);
-    for (int t = 0; t < to->count && !e; t++) e = add_tensor(moves, from, to, t, lists, lists + moves->ranks, err);
+    for (int t = 0; t < to->count && !e; t++) e = moves_add_tensor(moves, from, to, t, lists, lists + moves->ranks, err);
     free(lists);
     return e;
 }

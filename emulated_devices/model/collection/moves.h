@@ -17,7 +17,7 @@
 /* A box of a tensor that goes from one rank to another. */
 struct move { int tensor, from, to; struct box box; };
 
-/* What a rank sends, gets and keeps in place, in bytes. */
+/* A rank sends, gets and keeps in place so many bytes. */
 struct moved { uint64_t sent, received, stays; };
 
 struct moves {

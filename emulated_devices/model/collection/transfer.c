@@ -166,7 +166,7 @@ static enum error_code make_messages(struct transfer *transfer, int rank, const 
     return e;
 }
 
-static enum error_code send_all(const struct transfer *transfer, struct group *everyone, struct error *err)
+static enum error_code transfer_send_all(const struct transfer *transfer, struct group *everyone, struct error *err)
 {
     struct exchange x = exchange_begin(everyone, POINT_TO_POINT);
     struct error unread;
@@ -217,7 +217,7 @@ enum error_code transfer_run(struct group *everyone, const struct moves *moves, 
     if (!e) e = fill_own(&t, rank, old, fresh, err);
     if (!e) e = make_messages(&t, rank, old, err);
     e = group_agree(everyone, e, err);
-    if (!e) e = send_all(&t, everyone, err);
+    if (!e) e = transfer_send_all(&t, everyone, err);
     for (int r = 0; r < moves->ranks && !e; r++)
         if (t.in[r]) pack(moves, to, r, rank, NULL, NULL, fresh, t.in[r]);
     if (!e) e = check_moved(everyone, &before, moves, err);

@@ -6,10 +6,10 @@
  *     4             --dp 4
  *     7             --dp 1 --tp 2
  *
- * As many devices are started as the largest mesh has; devices 0, 1, .. are those of the mesh, and the others wait.  The
- * steps on one mesh are a phase: a session like any other (run/session.h), on a part of the devices.  Between two phases
- * the state of the job (model/collection/collection.h) goes from device to device with the fewest bytes there can be,
- * and groups, schemes and memory are made anew.  Steps, data and random numbers go on where they were.
+ * As many devices are started as the largest mesh has; devices 0, 1, .. are those of the mesh, and the others wait.
+ * The steps on one mesh are a phase: a session like any other (run/session.h), on a part of the devices.  Between two
+ * phases the state of the job (model/collection/collection.h) goes from device to device with the fewest bytes there
+ * can be, and groups, schemes and memory are made anew.  Steps, data and random numbers go on where they were.
  *
  * cli/train/elastic_words.c reads the file; session_start.c and cli/train/train.c call these functions.
  */

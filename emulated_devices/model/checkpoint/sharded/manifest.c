@@ -34,7 +34,7 @@ const char *mesh_words(const struct plan *plan, char *text, size_t size)
     return text;
 }
 
-static int by_name(const void *a, const void *b)
+static int manifest_by_name(const void *a, const void *b)
 {
     return strcmp((*(struct shard_tensor *const *)a)->name, (*(struct shard_tensor *const *)b)->name);
 }
@@ -105,7 +105,7 @@ enum error_code manifest_make(struct manifest *manifest, const struct collection
     for (int t = 0; t < collection->count && !e; t++)
         e = make_tensor(&manifest->tensor[t], collection, t, boxes, files, err);
     free(boxes);
-    if (!e) qsort(manifest->by_name, (size_t)manifest->tensors, sizeof *manifest->by_name, by_name);
+    if (!e) qsort(manifest->by_name, (size_t)manifest->tensors, sizeof *manifest->by_name, manifest_by_name);
     return e;
 }
 
@@ -119,7 +119,7 @@ static bool add_numbers(cJSON *object, const char *name, const int64_t number[],
     return ok;
 }
 
-static bool add_tensor(cJSON *list, const struct shard_tensor *tensor)
+static bool manifest_add_tensor(cJSON *list, const struct shard_tensor *tensor)
 {
     cJSON *const row = json_add(json_row(list), "name %s dtype %s", tensor->name, dtype_file_name(tensor->format));
     bool ok = add_numbers(row, "shape", tensor->dim, tensor->ndim);
@@ -142,7 +142,7 @@ enum error_code manifest_write(const struct manifest *manifest, const char *path
     for (int f = 0; f < manifest->files && ok; f++)
         ok = json_add(json_row(files), "name %s bytes %g sha256 %s", manifest->file[f].name,
                       (double)manifest->file[f].bytes, manifest->file[f].sum.text) != NULL;
-    for (int t = 0; t < manifest->tensors && ok; t++) ok = add_tensor(tensors, &manifest->tensor[t]);
+    for (int t = 0; t < manifest->tensors && ok; t++) ok = manifest_add_tensor(tensors, &manifest->tensor[t]);
     if (ok) return json_finish(path, root, err);
     cJSON_Delete(root);
     return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
@@ -164,7 +164,7 @@ static enum error_code read_numbers(const cJSON *object, const char *where, cons
     return e;
 }
 
-static enum error_code read_file(struct shard_file *file, const cJSON *row, const char *where, struct error *err)
+static enum error_code manifest_read_file(struct shard_file *file, const cJSON *row, const char *where, struct error *err)
 {
     const char *name, *sum;
     enum error_code e = json_string(row, where, "name", &name, err);
@@ -275,10 +275,10 @@ static enum error_code read_lists(struct manifest *manifest, const cJSON *root, 
     if (!e) e = manifest_room(manifest, cJSON_GetArraySize(files), cJSON_GetArraySize(tensors), err);
     if (e) return e;
     snprintf(manifest->mesh, sizeof manifest->mesh, "%s", printable(mesh).text);
-    cJSON_ArrayForEach(one, files) if (!e) e = read_file(&manifest->file[f++], one, path, err);
+    cJSON_ArrayForEach(one, files) if (!e) e = manifest_read_file(&manifest->file[f++], one, path, err);
     cJSON_ArrayForEach(one, tensors) if (!e) e = read_tensor(&manifest->tensor[t++], manifest, one, path, err);
     if (e) return e;
-    qsort(manifest->by_name, (size_t)manifest->tensors, sizeof *manifest->by_name, by_name);
+    qsort(manifest->by_name, (size_t)manifest->tensors, sizeof *manifest->by_name, manifest_by_name);
     for (int i = 1; i < manifest->tensors && !e; i++)
         if (strcmp(manifest->by_name[i - 1]->name, manifest->by_name[i]->name) == 0)
             e = fail(err, ERR_FORMAT, "%s: %s: is listed twice", printable_path(path).text,
