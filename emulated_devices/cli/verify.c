@@ -27,7 +27,7 @@ static enum error_code parse_part(struct verify_options *options, struct error *
 static enum error_code verify_parse(struct verify_options *options, int argc, char **argv, bool *help,
                                     struct error *err)
 {
-    const char *families[3 + SCHEME_KINDS] = { NULL };
+    const char *families[4 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     static const char *const arithmetics[] = { "exact", NULL };
     const char *backend = NULL, *arithmetic = NULL;
@@ -67,7 +67,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "to 1e-9; messages, bytes, additions and peak memory equal their formulas. Plans that add in the\n"
         "same order end with the same bits, whatever the schedule and wherever numbers lie. Collectives\n"
         "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
-        "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans).",
+        "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans), and\n"
+        "chains of meshes between which the state of a job moves, 40 for each (elastic).",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;

@@ -61,7 +61,7 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->owners_out, "--owners-out", "owners are of one mesh" },
         { o->save_load, "--save-load", "choices are listed for one mesh" },
         { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
-        { plan_replicas(&o->plan) > 1, "--data-parallel",
+        { data_outer(&o->plan.data).every > 0, "--data-parallel",
           "its replicas train apart, so another mesh has other models" },
         { data_quantises(&o->plan.data), "--quantize-weights", "blocks of codes are cut by the mesh, so that another "
           "mesh has other numbers" },
