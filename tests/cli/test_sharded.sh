@@ -63,6 +63,30 @@ test_kinds_replace_each_other() {
     [ "$(ls series)" = step-00000006 ] || complain "the series has $(ls series)"
 }
 
+# Killed before a call that changes the disk, in any of the devices of this process, a save leaves the old checkpoint or the new one.
+killed_at() { { ORRERY_ONE_PROCESS=1 ORRERY_DISK_FAULT=kill@$1 run train --resume one --dp 2 --steps 1 --save kept --sharded; } 2>/dev/null; }
+test_killed_while_saving() {
+    local n=1 step=61 died=0 f
+    train $small --dp 2 --lr-steps 4 --steps 1 --save one --sharded;        expect_status 0
+    run train --resume one --dp 2 --steps 1 --save two --sharded;           expect_status 0
+    [ "$TIER" != verify ] || step=1
+    while :; do
+        rm -rf kept; cp -r one kept
+        killed_at $n
+        [ "$status" != 0 ] || break
+        died=$((died + 1))
+        run train --resume kept --dp 2 --steps 0 --save seen --sharded;     expect_status 0; expect_silent
+        grep -q '"step":.*2' seen/training.json && f=two || f=one
+        expect_same $f/training.json seen/training.json
+        for f in $f/device-0000[01].0.safetensors; do expect_same $f seen/"${f##*/}"; done
+        rm -rf seen
+        n=$((n + step))
+    done
+    [ $died -ge 3 ] || complain "it was killed only $died times"
+    run train --resume one --dp 2 --steps 1 --save kept --sharded;          expect_status 0
+    [ "$(ls kept | wc -l)" = 7 ] || complain "something is left: $(ls kept)"
+}
+
 # Change shards.json, and make the list's checksums right again, as someone would who edits by hand.
 edit() {                                            # edit PROGRAM-OF-SED
     rm -rf bad; cp -r run bad
@@ -96,4 +120,4 @@ test_what_is_wrong_is_named() {
     run reshard whole --to '--dp 2';                    expect_status 1; expect_error 'whole: has whole tensors, which a run on any mesh reads'
 }
 
-run_tests test_any_mesh_reads_them test_replicas_and_states test_reshard test_kinds_replace_each_other test_what_is_wrong_is_named
+run_tests test_any_mesh_reads_them test_replicas_and_states test_reshard test_kinds_replace_each_other test_killed_while_saving test_what_is_wrong_is_named

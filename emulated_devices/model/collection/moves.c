@@ -146,7 +146,8 @@ enum error_code moves_between(struct moves *moves, const struct collection *from
     if (!e && from->count != to->count)
         e = fail(err, ERR_PLAN, "the plans have %d and %d tensors: they are not of the same job", from->count,
                  to->count);
-    for (int t = 0; t < to->count && !e; t++) e = moves_add_tensor(moves, from, to, t, lists, lists + moves->ranks, err);
+    for (int t = 0; t < to->count && !e; t++)
+        e = moves_add_tensor(moves, from, to, t, lists, lists + moves->ranks, err);
     free(lists);
     return e;
 }

@@ -52,11 +52,12 @@ static bool draw_schemes(struct draws *draws, struct plan *plan, const int size[
     plan->tensor = tensor_scheme_at(draw_below(draws, tensor))->head.name;
     plan->micros = 1 + draw_below(draws, 2);
     if (size[CP] > 1) plan->attention = "ring-zigzag";
-    if (plan->model.mlp == MLP_MIXTURE && draw_below(draws, 2)) case_take_experts(plan, size[DP] * size[TP], "alltoall");
+    if (plan->model.mlp == MLP_MIXTURE && draw_below(draws, 2))
+        case_take_experts(plan, size[DP] * size[TP], "alltoall");
     return !mesh_make(&plan->mesh, size, NULL) && !plan_check(plan, NULL) && data_outer(&plan->data).every == 0;
 }
 
-/* The same job on another mesh.  A mesh of one device always fits, so a drawing ends. */
+/* A mesh of one device always fits, so a drawing ends. */
 static struct plan draw_mesh(struct draws *draws, const struct plan *job, int devices)
 {
     for (;;) {
@@ -127,7 +128,7 @@ static uint64_t chain_digest(struct job_chain *chain, enum tensor_kind kind)
     return sum;
 }
 
-/* What must be the same before and after a change: weights, masters, both states, and the steps done. */
+/* A change must leave these as they are: weights, masters, both states, the steps done. */
 struct chain_state { uint64_t part[4]; int64_t step; double bias; };
 
 static struct chain_state chain_look(struct job_chain *chain)

@@ -164,7 +164,8 @@ static enum error_code read_numbers(const cJSON *object, const char *where, cons
     return e;
 }
 
-static enum error_code manifest_read_file(struct shard_file *file, const cJSON *row, const char *where, struct error *err)
+static enum error_code manifest_read_file(struct shard_file *file, const cJSON *row, const char *where,
+                                          struct error *err)
 {
     const char *name, *sum;
     enum error_code e = json_string(row, where, "name", &name, err);

@@ -133,8 +133,9 @@ static enum error_code check_counts(const struct resharding *resharding, struct 
         const struct moved *const foreseen = &resharding->moves.of[r], *const counted = &resharding->counted[r];
         if (counted->received != foreseen->received || counted->stays != foreseen->stays)
             return fail(err, ERR_CHECK, "device %d has read %llu bytes of other devices' files and %llu of its own, "
-                        "not %llu and %llu", r, (unsigned long long)counted->received, (unsigned long long)counted->stays,
-                        (unsigned long long)foreseen->received, (unsigned long long)foreseen->stays);
+                        "not %llu and %llu", r, (unsigned long long)counted->received,
+                        (unsigned long long)counted->stays, (unsigned long long)foreseen->received,
+                        (unsigned long long)foreseen->stays);
     }
     return OK;
 }
