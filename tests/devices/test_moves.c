@@ -61,7 +61,7 @@ static void mark_tensor(struct mesh_case *m, int tensor)
     struct bits *const b = &m->tensor[tensor];
     struct boxes writes[DEVICES] = { { 0 } };
     b->has = calloc(3, (size_t)elements(t)), b->wants = b->has + elements(t), b->writes = b->wants + elements(t);
-    assert_int_equal(collection_writes(c, tensor, writes, m->ranks, &err), OK);
+    if (collection_writes(c, tensor, writes, m->ranks, &err)) fail_msg("%s: %s", m->name, err.text);
     for (int r = 0; r < m->ranks; r++) {
         struct boxes has = { 0 }, wants = { 0 };
         assert_int_equal(collection_has(c, tensor, r, &has, &err), OK);

@@ -44,8 +44,8 @@ void elastic_json(cJSON *root, const struct train_options *options)
         const struct elastic_change *const c = &run->change[i];
         json_add(json_row(changes), "after_step %g mesh %s devices %d moved_bytes %g stayed_bytes %g boxes %d "
                  "messages %d virtual_ps %g", (double)(first + c->step),
-                 mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved, (double)c->stays, c->boxes, c->messages,
-                 (double)c->time);
+                 mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved,
+                 (double)c->stays, c->boxes, c->messages, (double)c->time);
     }
     cJSON *const losses = cJSON_AddArrayToObject(o, "earlier_losses");
     for (int64_t i = 0; i < run->losses; i++) cJSON_AddItemToArray(losses, cJSON_CreateNumber(run->loss[i]));

@@ -218,7 +218,8 @@ static enum error_code chain_run(struct job_chain *chain, struct draws *draws, c
                                  struct elastic_outcome *outcome, struct error *err)
 {
     enum error_code e = open_mesh(chain, err);
-    for (int n = 0; n < ELASTIC_CHANGES && !e; n++) {
+    int32_t wrong = 0;
+    for (int n = 0; n < ELASTIC_CHANGES && !e && !wrong; n++) {
         const struct plan plan = draw_mesh(draws, model, devices);
         e = chain_train(chain, err);
         if (e) break;
@@ -228,8 +229,11 @@ static enum error_code chain_run(struct job_chain *chain, struct draws *draws, c
         if (e) break;
         const struct chain_state after = chain_look(chain);
         chain_judge(chain, &before, &after, n, outcome);
+        /* A state that differs would only train to other errors. */
+        wrong = outcome->verdict.code != OK;
+        e = comm_tell(&chain->comm, &wrong, sizeof wrong, err);
     }
-    if (!e) e = chain_train(chain, err);
+    if (!e && !wrong) e = chain_train(chain, err);
     close_mesh(chain);
     return e;
 }
