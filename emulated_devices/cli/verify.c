@@ -67,7 +67,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "to 1e-9; messages, bytes, additions and peak memory equal their formulas. Plans that add in the\n"
         "same order end with the same bits, whatever the schedule and wherever numbers lie. Collectives\n"
         "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
-        "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans).\n"
+        "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans), and\n"
+        "chains of meshes between which the state of a job moves, 40 for each (elastic).\n"
         "Planners by layers are held to all plans of 500 drawn tables (planners).\n"
         "`verify plugin FILE` holds the variants of a plug-in to the laws of their kinds.",
         argc - 2, argv + 2, table, help, err);

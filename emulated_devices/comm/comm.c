@@ -233,6 +233,27 @@ enum error_code comm_alone(struct comm *comm, struct device *device, struct erro
     return e;
 }
 
+/* Pairs of devices count the groups that they have made together, so a device that makes no group on the part counts
+ * none with those that do, and the list goes on for both comms. */
+enum error_code comm_part(struct comm *part, struct comm *whole, int devices, struct error *err)
+{
+    *part = *whole;
+    part->size = devices;
+    part->counted = part->expected = (struct ledger){ 0 };
+    part->everyone = calloc(1, sizeof *part->everyone);
+    if (part->everyone == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", devices);
+    const enum error_code e = group_world(part->everyone, part, err);
+    if (e) free(part->everyone);
+    return e;
+}
+
+void comm_part_close(struct comm *part, struct comm *whole)
+{
+    group_close(part->everyone);
+    free(part->everyone);
+    whole->failed = whole->failed || part->failed;
+}
+
 void comm_alone_close(struct comm *comm)
 {
     group_close(comm->everyone);

@@ -94,6 +94,16 @@ void comm_outline_close(struct comm *);
 enum error_code comm_alone(struct comm *, struct device *, struct error *);
 void comm_alone_close(struct comm *);
 
+/**
+ * The first devices of a comm as a comm of their own: the others take no part in what happens on it, and may wait for
+ * its end on the whole one.  Its counters begin at 0; its messages and those of the whole comm never mix.
+ * Local: no message is sent.  All of these devices call it, and nothing is sent on the whole comm until it is closed.
+ * @param devices  how many; this device is one of them.
+ * @return OK, or ERR_MEMORY with nothing to close.
+ */
+enum error_code comm_part(struct comm *part, struct comm *whole, int devices, struct error *);
+void comm_part_close(struct comm *part, struct comm *whole);
+
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */
 void comm_abort(struct comm *, int exit_status) __attribute__((noreturn));
 

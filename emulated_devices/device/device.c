@@ -63,6 +63,15 @@ enum error_code device_compute_exactly(struct device *device, struct error *err)
     return OK;
 }
 
+void device_count_anew(struct device *device)
+{
+    struct arena *const a = &device->arena;
+    a->peak = a->at_peak = a->now;
+    a->doing_at_peak = a->doing;
+    memcpy(a->blocks_at_peak, a->blocks, sizeof a->blocks);
+    device->operations = 0, device->done = (struct op_cost){ 0 };
+}
+
 void device_close(struct device *device)
 {
     arena_close(&device->arena);

@@ -61,6 +61,10 @@ enum error_code device_open(struct device *device, const struct backend *backend
                             struct error *);
 void device_close(struct device *);
 
+/** Begin to count anew, as a device that has just been opened: the peaks of memory are what is in use now, and nothing
+ *  is charged.  For a device that another plan uses from now on. */
+void device_count_anew(struct device *);
+
 /**
  * From now on sums do not round before they are finished (ref/exact/).  The backend must compute with the host's
  * operations.  @return OK, or ERR_USAGE: it does not, or not in this format; the device computes as before.

@@ -2,62 +2,14 @@
  * model/checkpoint, verify and run/sample.c call.  All ranks must call collect_pieces and what calls it; after a
  * failure there the job ends.  collect_own and collect_keep_weights are local, and report ERR_MEMORY. */
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/model/collection/holding.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/schemes/data/tiles.h"
 #include "emulated_devices/schemes/data/units.h"
-#include "ref/model/params.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
 
-/* ---- what each device keeps -------------------------------------------------------------------------------------- */
-
-/* The layout of a unit on any device, without its numbers.  A unit has the same parameters on all devices that hold
- * it, and they are of one layer. */
-struct place_in_unit { struct unit unit; struct parameter *all; struct parameter *own; struct shards shards; };
-
-static enum error_code find_place(const struct trainer *trainer, int rank, int index, int tile,
-                                  struct place_in_unit *at, struct error *err)
-{
-    const struct plan *plan = &trainer->plan;
-    const struct param_spec of_sought = trainer_spec(trainer, index);
-    const struct parameter sought = plan_piece(plan, rank, index, &of_sought, tile);
-    const int unit = data_unit_of(&plan->model, &plan->data, &sought);
-    const int first = param_of_layer(&plan->model, of_sought.layer),
-              end = param_of_layer(&plan->model, of_sought.layer + 1);
-    int count = 0;
-    at->all = calloc((size_t)(end - first), sizeof *at->all);
-    if (at->all == NULL) return fail(err, ERR_MEMORY, "no memory to find %s in its unit", of_sought.name);
-    for (int i = first; i < end; i++) {
-        const struct param_spec spec = trainer_spec(trainer, i);
-        at->all[count] = plan_piece(plan, rank, i, &spec, tile);
-        if (!plan_has_expert(plan, rank, &spec)) continue;
-        if (data_unit_of(&plan->model, &plan->data, &at->all[count]) != unit) continue;
-        if (i == index) at->own = &at->all[count];
-        count++;
-    }
-    const enum error_code e = plan_shards(&at->shards, plan, rank, sought.apart, err);
-    unit_lay_out(&at->unit, at->all, count, &at->shards, trainer->data.scheme->rows);
-    return e;
-}
-
-static enum error_code find_piece(const struct trainer *trainer, int index, int tile, enum tensor_kind kind,
-                                  struct piece *piece, struct error *err)
-{
-    struct place_in_unit at = { 0 };
-    if (data_keeps_whole(&trainer->data, kind)) {
-        piece->kept = (struct interval){ 0, layout_count(piece->layout) };
-        piece->keeps_first = plan_copy_of(&trainer->plan, piece->rank) == 0;
-        return OK;
-    }
-    const enum error_code e = find_place(trainer, piece->rank, index, tile, &at, err);
-    if (!e) {
-        piece->kept = unit_owned(&at.unit, data_kept(&at.shards, &at.unit, kind), at.own);
-        piece->keeps_first = data_keeps_first(&at.shards, kind);
-        piece->replica = kind_is_common(kind) ? 0 : shards_replica_of(&at.shards, at.shards.rank);
-    }
-    free(at.all);
-    return e;
-}
+/* ---- what this device keeps -------------------------------------------------------------------------------------- */
 
 static const struct unit *unit_with(const struct trainer *trainer, const struct parameter *parameter)
 {
@@ -116,12 +68,10 @@ static void collect_show(struct trainer *trainer, struct exchange *exchange, int
                          struct piece *piece, void (*visit)(void *, const struct piece *), void *context)
 {
     struct error err;
-    const struct param_spec spec = data_spec(&trainer->data, piece->spec, kind);
-    const bool whole = data_keeps_whole(&trainer->data, kind);
-    const struct layout layout =
-        whole ? layout_whole(spec.ndim, spec.dim) : plan_tile_layout(&trainer->plan, piece->rank, piece->spec, tile);
-    piece->layout = &layout;
-    enum error_code e = find_piece(trainer, index, tile, kind, piece, &err);
+    struct holding held;
+    enum error_code e = holding_of(trainer, piece->rank, index, tile, kind, &held, &err);
+    piece->layout = &held.layout, piece->kept = held.kept, piece->keeps_first = held.keeps_first,
+        piece->replica = held.replica;
     if (!e && piece->rank == 0)
         e = collect_own(trainer, parameter_find(&trainer->parameters, index) + tile, kind, &piece->kept,
                         &piece->data, &err);
@@ -143,8 +93,7 @@ static void collect_section(struct trainer *trainer, struct exchange *exchange, 
         send_own(trainer, exchange, own + tile, kind);
     for (int i = 0; i < trainer->comm->size * tiles && trainer->comm->rank == 0; i++) {
         struct piece piece = { .rank = i / tiles, .spec = spec };
-        if (mesh_has(&trainer->plan.mesh, piece.rank)
-            && plan_holds(&trainer->plan, &trainer->schedule, piece.rank, spec, &piece.first))
+        if (holding_exists(trainer, piece.rank, spec, &piece.first))
             collect_show(trainer, exchange, index, i % tiles, kind, &piece, visit, context);
     }
 }
@@ -158,17 +107,6 @@ void collect_pieces(struct trainer *trainer, int index, enum tensor_kind kind,
     struct exchange x = exchange_begin(&trainer->world, CONTROL);
     for (int i = 0; (section = trainer_section(trainer, i)) != NULL; i++)
         collect_section(section, &x, &spec, index, kind, visit, context);
-}
-
-enum error_code collect_kept(const struct trainer *section, int index, int rank, enum tensor_kind kind,
-                             struct layout *layout, struct interval *kept, struct error *err)
-{
-    const struct param_spec spec = trainer_spec(section, index);
-    *layout = plan_layout(&section->plan, rank, &spec);
-    struct piece piece = { .rank = rank, .spec = &spec, .layout = layout };
-    const enum error_code e = find_piece(section, index, 0, kind, &piece, err);
-    *kept = piece.kept;
-    return e;
 }
 
 /* ---- the whole --------------------------------------------------------------------------------------------------- */

@@ -58,10 +58,4 @@ void collect_keep(struct trainer *, const struct parameter *, enum tensor_kind, 
 /** Put back what collect_own has given, changed, in the device's or the host's memory.  Local. */
 void collect_put_own(struct trainer *, const struct parameter *, enum tensor_kind, struct tensor own);
 
-/** Find which elements of a parameter a rank of a section's mesh, or of a plan without sections, keeps: a range of
- *  those of its layout.  Without tiles.  Local.
- *  @param section  its trainer, on any device.  @return OK or ERR_MEMORY. */
-enum error_code collect_kept(const struct trainer *section, int index, int rank, enum tensor_kind, struct layout *,
-                             struct interval *kept, struct error *);
-
 #endif

@@ -4,6 +4,7 @@
 #include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/model/checkpoint/sharded/sharded.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/launch/stopping.h"
@@ -20,7 +21,8 @@ static enum error_code save_in(struct session *session, const struct train_data 
     char *origin = run ? origin_text(session->options, err) : NULL;
     enum error_code e = !session->speaks ? OK : origin == NULL ? err->code : keeping_stands(err);
     e = comm_agree(session->trainer.comm, e, err);
-    if (!e) e = checkpoint_save(&session->trainer, dir, run, origin, err);
+    if (!e)
+        e = (session->options->sharded ? sharded_save : checkpoint_save)(&session->trainer, dir, run, origin, err);
     cJSON_Delete(run);
     free(origin);
     if (e) return e;

@@ -2,6 +2,7 @@
  * run/words/take.c calls train_take_golden(), and session.c calls train_golden().  ERR_CHECK names the first
  * difference, after the run and its report; ERR_MEMORY; other errors end the run. */
 #include "emulated_devices/model/checkpoint/series.h"
+#include "emulated_devices/model/checkpoint/sharded/sharded.h"
 #include "emulated_devices/run/keeping.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/report.h"
@@ -125,7 +126,7 @@ static enum error_code load_start(struct session *session, struct error *err)
     const struct train_options *const o = session->options;
     enum error_code e = OK;
     if (o->resume) {
-        e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+        e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, NULL, err), "--resume");
         if (!e && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
         session->record.first_step = session->trainer.step;
         return e;
@@ -272,7 +273,7 @@ static enum error_code golden_save(struct session *session, struct error *err)
     enum error_code e = !session->here ? OK : origin == NULL ? err->code : keeping_stands(err);
     e = comm_agree(t->comm, e, err);
     if (!e && o->save_every) e = comm_agree(t->comm, session->here ? series_make(o->save, err) : OK, err);
-    if (!e) e = checkpoint_save(t, o->save_every ? path : o->save, run, origin, err);
+    if (!e) e = (o->sharded ? sharded_save : checkpoint_save)(t, o->save_every ? path : o->save, run, origin, err);
     if (!e && session->here && o->save_every && o->keep) e = series_prune(o->save, o->keep, err);
     cJSON_Delete(run);
     free(origin);

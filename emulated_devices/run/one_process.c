@@ -3,6 +3,7 @@
  * file.  Errors are those of run/session.c, and ERR_MEMORY without room for the devices. */
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/comm/crew.h"
+#include "emulated_devices/run/elastic/elastic.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,5 +35,5 @@ static enum error_code be_device_of_run(struct crew *crew, int rank, const void 
 enum error_code train_in_one_process(const struct train_options *options, int *status, struct error *err)
 {
     const struct one_run run = { options, status };
-    return crew_run(options->plan.mesh.devices, be_device_of_run, &run, err);
+    return crew_run(elastic_devices(options), be_device_of_run, &run, err);
 }

@@ -41,6 +41,10 @@ struct train_options {
     bool film;                          /* --film */
     int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
+    const char *elastic_file;           /* of --elastic; NULL: not given */
+    struct elastic *elastic;            /* what it says (elastic/elastic.h); NULL: the mesh does not change; owned */
+    int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
+    bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
@@ -156,6 +160,7 @@ struct train_record {
     double *processor;                  /* [steps] of processor time in this device's process; NULL: not measured */
     int64_t first_step, steps;          /* steps done before this run; steps that it has done */
     struct comparison comparison;       /* with the reference, or with a golden file */
+    struct checkpoint_reading reading;  /* of a resumed run, from a sharded checkpoint */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
     const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [classes] each of devices that do the same (folded) */

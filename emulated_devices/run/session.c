@@ -2,11 +2,9 @@
  * cli/train/train.c and one_process.c open a device and run it; run/golden.c and run/plan.c ask for run_stream.
  * ERR_PLAN means that another number of devices was started, ERR_DIVERGED that training diverged, and ERR_CHECK that
  * a comparison or a count failed.  Trainer, reference and logs are closed in any case. */
-#include "emulated_devices/launch/machine.h"
 #include "emulated_devices/draw/page/page_html.h"
 #include "emulated_devices/draw/profile.h"
-#include "emulated_devices/run/keeping.h"
-#include "emulated_devices/run/origin.h"
+#include "emulated_devices/run/elastic/phase.h"
 #include "emulated_devices/run/page.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
@@ -16,7 +14,6 @@
 #include "emulated_devices/draw/simulators.h"
 #include "emulated_devices/draw/timeline.h"
 #include "emulated_devices/draw/trace_file.h"
-#include "emulated_devices/model/checkpoint/series.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "emulated_devices/verify/reference/watch.h"
@@ -36,75 +33,6 @@ static void session_fill(const void *context, int64_t step, int64_t first, int64
     const struct source *s = context;
     if (s->held) train_data_fill_held(s->data, step, first, count, ids, labels);
     else train_data_fill(s->data, step, first, count, ids, labels, within);
-}
-
-/* The outputs that grow, or have several files.  @return their number. */
-static int list_kept(const struct train_options *options, struct kept kept[KEPT_MOST])
-{
-    const char *const dump = options->dump;
-    const bool folder = dump && dump[0] && dump[strlen(dump) - 1] == '/';
-    const struct kept all[] = {
-        { "--save", options->save, true }, { "--log", options->log, false },
-        { "--tensorboard", options->tensorboard, true }, { "--trace", options->trace, false },
-        { "--dump", dump, folder },
-    };
-    memcpy(kept, all, sizeof all);
-    return sizeof all / sizeof *all;
-}
-
-static enum error_code lock_outputs(const struct train_options *options, struct error *err)
-{
-    struct kept kept[KEPT_MOST];
-    const int count = list_kept(options, kept);
-    return keeping_take(kept, count, run_stream(options), err);
-}
-
-/* A later checkpoint would be taken for the newest of this run: --keep would keep that one and remove the run's own,
- * and --resume auto would go on from there. */
-static enum error_code session_check_series(const struct train_options *options, struct error *err)
-{
-    const int64_t begin = options->resume ? options->saved.step : 0;
-    const int64_t last = options->save && options->save_every ? series_last(options->save) : -1;
-    if (last <= begin) return OK;
-    return fail(err, ERR_FILE, "--save %s: has a checkpoint of step %lld, and this run begins with step %lld: go on "
-                "from there (--resume auto), or give another folder", printable_path(options->save).text,
-                (long long)last, (long long)begin);
-}
-
-/* The locks first: the look into a folder removes what a killed writer has left, and another run may be writing. */
-enum error_code session_probe_outputs(const struct train_options *options, struct error *err)
-{
-    struct kept kept[KEPT_MOST];
-    const int count = list_kept(options, kept);
-    enum error_code e = keeping_look(kept, count, err);
-    if (e) return e;
-    e = options->save ? fail_about(err, checkpoint_probe(options->save, err), "--save") : OK;
-    if (!e && options->log && !options->resume) e = fail_about(err, output_probe(options->log, err), "--log");
-    if (!e && options->trace) e = fail_about(err, output_probe(options->trace, err), "--trace");
-    if (!e && options->timeline) e = fail_about(err, output_probe(options->timeline, err), "--timeline");
-    if (!e && options->page) e = fail_about(err, output_probe(options->page, err), "--page");
-    if (!e && options->live != LIVE_OFF) e = live_probe(options->live, err);
-    if (!e && options->json) e = fail_about(err, output_probe(options->json, err), "--json");
-    if (!e && options->owners_out) e = fail_about(err, output_probe(options->owners_out, err), "--owners-out");
-    if (!e && options->save_load) e = fail_about(err, output_probe(options->save_load, err), "--save-load");
-    return e;
-}
-
-/* Before devices start, check the memory budget.  @param[out] together  bytes of all devices, on this machine. */
-static enum error_code check_budget(const struct train_options *options, uint64_t *together, struct error *err)
-{
-    struct plan_memories m;
-    enum error_code e = plan_memory_of_all(&options->plan, options->steps, &m, err);
-    if (!e) e = plan_check_budget(&options->plan, options->memory, options->steps, &m, err);
-    *together = m.device_bytes + (options->plan.data.offload_to ? 0 : m.offloaded);
-    return e;
-}
-
-enum error_code session_check_memory(const struct train_options *options, struct error *err)
-{
-    uint64_t together;
-    const enum error_code e = check_budget(options, &together, err);
-    return e ? e : machine_check_memory(options->plan.mesh.devices, together, err);
 }
 
 /* ---- running ----------------------------------------------------------------------------------------------------- */
@@ -127,9 +55,12 @@ static enum error_code load_weights(struct session *session, struct error *err)
 {
     const struct train_options *o = session->options;
     enum error_code e = OK;
-    if (o->resume) e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, err), "--resume");
+    if (phase_continues(session->phase)) e = phase_put(session->phase, &session->trainer, err);
+    else if (o->resume)
+        e = fail_about(err, checkpoint_resume(&session->trainer, &o->saved, &session->record.reading, err), "--resume");
     else if (o->model_dir) e = fail_about(err, checkpoint_load_weights(&session->trainer, &o->saved, err), "--model");
-    if (o->resume && train_changes_loss_scale(o)) session->trainer.loss_scale = plan_loss_scale(&o->plan);
+    if (!phase_continues(session->phase) && o->resume && train_changes_loss_scale(o))
+        session->trainer.loss_scale = plan_loss_scale(&o->plan);
     train_set_rates(&session->trainer.plan.hyper, o, session->trainer.step);
     return e;
 }
@@ -141,7 +72,7 @@ static enum error_code start_reference(struct session *session, struct batch_sou
     e = comm_agree(session->trainer.comm, e, err);
     if (!e) e = comm_agree(session->trainer.comm, trainer_track(&session->trainer, err), err);
     if (!e) probes_open(&session->probes, &session->trainer, session->options->isolate);
-    if (!e && (session->options->resume || session->options->model_dir))
+    if (!e && (session->options->resume || session->options->model_dir || phase_continues(session->phase)))
         reference_follow(&session->reference, &session->trainer);
     return e;
 }
@@ -450,6 +381,9 @@ static enum error_code train_steps(struct session *session, const struct train_d
     session->record.stopped = session->stopped;
     end_trace(session, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
+    /* The steps of every mesh are checked; the run is judged at its end. */
+    if (!e && phase_ends_early(session->phase) && !session->stopped && !session->divergence.what)
+        return comm_agree(session->trainer.comm, session->speaks ? session_verdict(session, err) : OK, err);
     if (!e) e = session_judge(session, data, err);
     if (!e && session->speaks) time_alone(&session->record, data);
     if (!e && o->timeline)
@@ -471,11 +405,12 @@ static enum error_code train_steps(struct session *session, const struct train_d
     return comm_agree(session->trainer.comm, e, err);
 }
 
-static enum error_code run_on_device(struct comm *comm, const struct train_options *options,
-                                     const struct train_data *data,
-                                     const char *overridden, int *status, struct error *err)
+enum error_code session_on_device(struct comm *comm, const struct train_options *options,
+                                  const struct train_data *data, const char *overridden, struct phase *phase,
+                                  int *status, struct error *err)
 {
-    struct session r = { .options = options, .checking = options->check != NULL, .speaks = comm->rank == 0, .saved = -1,
+    struct session r = { .options = options, .phase = phase, .checking = options->check != NULL,
+                         .speaks = comm->rank == 0, .saved = -1,
                          .log = { .fd = -1, .events = { .fd = -1 } } };
     const struct source tokens = { data, options->infers };
     const struct batch_source source = { session_fill, &tokens };
@@ -499,9 +434,11 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     if (!e && r.checking) e = start_reference(&r, source, err);
     if (!e) e = watch_choices(&r, err);
     if (!e) e = open_live(&r, err);
-    if (!e && r.speaks) report_start(&r.record, data);
+    if (!e && r.speaks && phase_continues(phase)) report_mesh(&r.record);
+    else if (!e && r.speaks) report_start(&r.record, data);
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
+    if (!e && phase) e = phase_take(phase, &r.trainer, &r.record, r.stopped != 0 || r.divergence.what != NULL, err);
     live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);
@@ -513,72 +450,5 @@ static enum error_code run_on_device(struct comm *comm, const struct train_optio
     free(r.record.step), free(r.record.seconds), free(r.record.processor), free(r.record.device);
     probes_close(&r.probes);
     trainer_close(&r.trainer);
-    return e;
-}
-
-/* Devices on several machines read files of their own. */
-static enum error_code agree_on_data(struct comm *comm, const struct train_data *data, struct error *err)
-{
-    const struct data_facts facts = train_data_facts(data);
-    const struct sha256_text sum = sha256_of(&facts, sizeof facts);
-    return group_same(comm->everyone, sum.text, sizeof sum.text - 1, "--data: the text", err);
-}
-
-enum error_code session_open_device(struct device *device, const struct train_options *options, struct error *err)
-{
-    const enum error_code e = device_open(device, NULL, options->plan.dtype, options->memory, err);
-    if (e) return e;
-    clock_open(&device->clock, &options->cluster, options->plan.dtype);
-    if (options->check || options->golden || options->paranoid)
-        device->streams = (struct flight_mode){ FLIGHT_RANDOM, options->plan.seed };
-    return OK;
-}
-
-enum error_code session_load_data(struct train_data *data, const struct train_options *options, struct error *err)
-{
-    const struct train_data_source source = {
-        .plan = &options->plan, .data = options->data, .eval_data = options->eval_data, .tokenizer = options->tokenizer,
-            .pack = options->pack,
-        .golden = options->golden, .resumed = options->resume ? &options->saved : NULL,
-    };
-    return train_data_load(data, &source, err);
-}
-
-enum error_code session_run(struct comm *comm, const struct train_options *options, int *status, struct error *err)
-{
-    struct train_data data = { 0 };
-    char place[64], overridden[240] = "";
-    uint64_t together;
-    enum error_code e = OK;
-    /* only now a device knows its rank, and so its speed */
-    const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
-    clock_restart(&comm->device->clock, &own, options->plan.dtype);
-    if (comm->size != options->plan.mesh.devices)
-        e = fail(err, ERR_PLAN,
-                 "the launcher started %d process%s, but --dp %d --tp %d --pp %d --cp %d --ep %d is a mesh of %d",
-                 comm->size, comm->size == 1 ? "" : "es", options->plan.mesh.size[DP], options->plan.mesh.size[TP],
-                 options->plan.mesh.size[PP], options->plan.mesh.size[CP], options->plan.mesh.size[EP],
-                 options->plan.mesh.devices);
-    threads_use(comm->cores);
-    if (comm->rank == 0) origin_name_run();
-    if (!e) {
-        announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
-        e = group_same(comm->everyone, options->words.digest.text, sizeof options->words.digest.text - 1,
-                       "--config: the file", err);
-        if (!e && options->plan.batches) e = batch_plan_agree(options->plan.batches, comm, err);
-        if (!e) e = session_load_data(&data, options, err);
-        if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
-        if (!e && comm->rank == 0) e = lock_outputs(options, err);
-        if (!e && comm->rank == 0) e = session_check_series(options, err);
-        if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
-        if (!e && comm->rank == 0)
-            e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);
-        e = comm_agree(comm, e, err);
-        if (!e && !options->golden) e = agree_on_data(comm, &data, err);
-    }
-    if (!e && options->golden) e = train_golden(comm, options, &data, err);
-    else if (!e) e = run_on_device(comm, options, &data, overridden, status, err);
-    if (comm->rank == 0) keeping_release();
-    train_data_free(&data);
     return e;
 }

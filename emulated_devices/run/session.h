@@ -8,9 +8,12 @@
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/run/live.h"
 
+struct phase;
+
 /* One device's part of a run; the reference is on rank 0 only. */
 struct session {
     const struct train_options *options;        /* the caller's */
+    struct phase *phase;                /* of a run whose mesh changes: which part of it this is; NULL: it does not */
     struct trainer trainer;             /* this device's part of the run */
     struct reference reference;         /* the one-device run that `checking` compares with; rank 0 */
     struct probes probes;               /* compare activations while they are computed */
@@ -62,6 +65,12 @@ enum error_code session_open_device(struct device *, const struct train_options 
  * @return on every device the same; rank 0 has reported what there is.
  */
 enum error_code session_run(struct comm *comm, const struct train_options *, int *status, struct error *);
+
+/** Be one device of a run, or of its steps on one mesh.  Collective over the devices of the comm.
+ *  @param phase  where the mesh changes; NULL: it does not.
+ *  @param[out] status  as for session_run.  @return as session_run. */
+enum error_code session_on_device(struct comm *, const struct train_options *, const struct train_data *,
+                                  const char *overridden, struct phase *phase, int *status, struct error *);
 
 /* ---- one_process.c ----------------------------------------------------------------------------------------------- */
 

@@ -37,6 +37,12 @@ test_collectives() {
     expect_out '^  allreduce +ok, [0-9]+ calls: two_shot '; expect_out '^3 devices of a100-ethernet, collectives: '
 }
 
+test_meshes_that_change() {
+    [ "$TIER" = verify ] || local part='--part 1/10'
+    run verify elastic --from 2 --devices 2 ${part:-};  expect_all_pass 4
+    expect_out '^2 devices, meshes that change'; expect_out '^ +[0-9]+ +[0-9]+ bytes moved  ok'
+}
+
 test_tiles_of_the_sphere() {
     run verify spatial --devices 3 --json tiles.json;   expect_all_pass 22
     expect_out '^   1 x 3  x 1   convolution-halo +[0-9.e-]+ +4 +[1-9][0-9]+  ok$'; expect_out '^   1 x 1  x 3   transforms +0\.0e\+00 '
@@ -97,5 +103,5 @@ test_only() {
     expect_no_out ' ok$'
 }
 
-run_tests test_schemes test_pipeline_and_json test_collectives test_tiles_of_the_sphere test_parts test_only test_from test_under_a_launcher \
+run_tests test_schemes test_pipeline_and_json test_collectives test_meshes_that_change test_tiles_of_the_sphere test_parts test_only test_from test_under_a_launcher \
     test_digests test_refusals

@@ -9,6 +9,8 @@
  * error is returned.
  */
 #include "emulated_devices/cli/train/train.h"
+#include "emulated_devices/cli/train/elastic_words.h"
+#include "emulated_devices/run/elastic/elastic.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
 #include <stdlib.h>
@@ -30,7 +32,7 @@ static enum error_code train_device(const struct train_options *options, int *st
 static enum error_code launch_words(struct train_options *options, int argc, char **argv, int *status,
                                     struct error *err)
 {
-    const int devices = options->plan.mesh.devices;
+    const int devices = elastic_devices(options);
     if (!options->words.once) return launch_devices(devices, argc, argv, status, err);
     settings_drop_file(&options->words);
     char **all = calloc((size_t)options->words.argc + 3, sizeof *all);
@@ -63,7 +65,8 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
 {
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
-    const bool alone = under_launcher() || o.plan.mesh.devices == 1;
+    if (!e && !o.help) e = elastic_read(&o, kind, err);
+    const bool alone = under_launcher() || (!e && elastic_devices(&o) == 1);
     if (!e && !o.help && o.dry_run) e = launcher_rank() == 0 ? train_plan(&o, err) : OK;
     else if (!e && !o.help && !alone && one_process()) e = train_in_one_process(&o, status, err);
     else if (!e && !o.help) e = alone ? train_device(&o, status, err) : launch_checked(&o, argc, argv, status, err);

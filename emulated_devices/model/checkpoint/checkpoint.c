@@ -1,7 +1,10 @@
 /* checkpoint.c -- reads checkpoints; checkpoint_write.c writes them.  run/session.c and run/speaker.c call the
  * readers; run/words/take.c opens the folder.  Errors: ERR_FILE, ERR_FORMAT with the file's name, ERR_MEMORY. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint_parts.h"
+#include "emulated_devices/model/checkpoint/checkpoint_source.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
+#include "emulated_devices/model/collection/holding.h"
 #include "ref/machine/threads.h"
 #include "ref/model/kinds.h"
 #include "ref/model/weights.h"
@@ -19,53 +22,67 @@ const struct bundle_kind checkpoint_files = {
     .name = { CONFIG_FILE, WEIGHTS_FILE, STATES_FILE, TRAINING_FILE, ORIGIN_FILE },
 };
 
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
+const struct bundle_kind sharded_files = {
+    .title = "a sharded checkpoint of orrery", .list = CHECKPOINT_LIST,
+    .name = { CONFIG_FILE, SHARDS_FILE, TRAINING_FILE, ORIGIN_FILE },
+};
 
-static enum error_code read_boxes(const struct weights *file, const struct param_spec *spec, const char *suffix,
-                                  const struct layout *layout, struct tensor into, struct error *err)
-{
-    enum error_code e = OK;
-    char *next = into.data;
-    for (int b = 0; b < layout->boxes && !e; b++) {
-        const struct box *box = &layout->box[b];
-        e = weights_read_box(file, spec, suffix, box->start, box->extent, into.dtype, next, err);
-        next += (size_t)(box->extent[0] * (layout->ndim == 2 ? box->extent[1] : 1)) * dtype_size(into.dtype);
-    }
-    return e;
-}
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 static void path_of(char path[PATH_ROOM], const char *dir, const char *file)
 {
     snprintf(path, PATH_ROOM, "%s/%s", dir, file);
 }
 
-/* A device that keeps only some elements of its boxes reads all of them, one tensor at a time. */
-static enum error_code read_own(struct trainer *trainer, const struct weights *file, const struct parameter *parameter,
-                                const char *suffix, enum tensor_kind kind, struct error *err)
+/* Read boxes into a piece, from the first of its elements that they have; in the order of its memory they are next to
+ * each other. */
+static enum error_code read_boxes(struct checkpoint_source *source, const struct param_spec *spec, const char *suffix,
+                                  const struct boxes *boxes, enum dtype format, char *next, struct error *err)
+{
+    enum error_code e = boxes_lost(boxes) ? fail(err, ERR_MEMORY, "no memory for the boxes of %s", spec->name) : OK;
+    for (int b = 0; b < boxes->count && !e; b++) {
+        e = source_read(source, spec, suffix, &boxes->at[b], format, next, err);
+        next += (size_t)box_elements(&boxes->at[b], spec->ndim) * dtype_size(format);
+    }
+    return e;
+}
+
+/* A device reads what it keeps: of weights all with which it computes; the masters are among them.  The rest of the
+ * piece is zeros, which nobody takes. */
+static enum error_code read_own(struct trainer *trainer, struct checkpoint_source *source,
+                                const struct parameter *parameter, const char *suffix, enum tensor_kind kind,
+                                struct error *err)
 {
     const struct param_spec spec = data_spec(&trainer->data, &parameter->spec, kind);
-    const struct layout layout = data_keeps_whole(&trainer->data, kind) ? layout_whole(spec.ndim, spec.dim)
-        : parameter->layout;
-    const enum dtype format = data_format(&trainer->data, kind == KIND_WEIGHT ? KIND_MASTER : kind);
-    struct tensor piece = tensor_1d(NULL, format, layout_count(&layout));
+    const bool weights = kind == KIND_WEIGHT || kind == KIND_MASTER;
+    const enum dtype format = data_format(&trainer->data, weights ? KIND_MASTER : kind);
+    struct boxes boxes = { 0 };
+    struct holding held;
     if (spec.ndim == 0) return OK;
-    piece.data = malloc(tensor_bytes(piece) + 1);
+    enum error_code e = holding_of(trainer, trainer->comm->rank, parameter->index, parameter->tile,
+                                   weights ? KIND_WEIGHT : kind, &held, err);
+    if (e) return e;
+    struct tensor piece = tensor_1d(NULL, format, layout_count(&held.layout));
+    piece.data = calloc(tensor_bytes(piece) + 1, 1);
     if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to read %s", parameter->spec.name);
-    enum error_code e = read_boxes(file, &spec, suffix, &layout, piece, err);
+    boxes_add_layout(&boxes, &held.layout, held.kept);
+    e = read_boxes(source, &spec, suffix, &boxes, format,
+                   (char *)piece.data + (size_t)held.kept.first * dtype_size(format), err);
     /* Weights and masters come from one tensor: weights are rounded from it. */
-    if (!e && (kind == KIND_WEIGHT || kind == KIND_MASTER)) e = collect_keep_weights(trainer, parameter, piece, err);
+    if (!e && weights) e = collect_keep_weights(trainer, parameter, piece, err);
     else if (!e) collect_keep(trainer, parameter, kind, piece);
+    boxes_free(&boxes);
     free(piece.data);
     return e;
 }
 
-static enum error_code read_weights(struct trainer *trainer, const struct weights *file, struct error *err)
+static enum error_code read_weights(struct trainer *trainer, struct checkpoint_source *source, struct error *err)
 {
     enum error_code e = OK;
     struct trainer *part;
     for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++)
         for (int i = 0; i < part->parameters.count && !e; i++)
-            e = read_own(part, file, &part->parameters.all[i], "", KIND_WEIGHT, err);
+            e = read_own(part, source, &part->parameters.all[i], "", KIND_WEIGHT, err);
     for (int n = 0; (part = trainer_section(trainer, n)) != NULL && !e; n++) {
         e = data_requantise(&part->data, err);
         if (!e) data_same_versions(&part->data);           /* files have one version: both versions start from it */
@@ -179,7 +196,9 @@ enum error_code checkpoint_open(struct checkpoint *checkpoint, const char *dir, 
     char path[PATH_ROOM], *text = NULL;
     size_t count;
     *checkpoint = (struct checkpoint){ .dir = dir };
-    enum error_code e = bundle_open(&checkpoint->files, &checkpoint_files, dir, &checkpoint->there, err);
+    const struct bundle_kind *const kind = checkpoint_kind(dir);
+    checkpoint->sharded = kind == &sharded_files;
+    enum error_code e = bundle_open(&checkpoint->files, kind, dir, &checkpoint->there, err);
     if (e || !checkpoint->there) return e;
     path_of(path, dir, TRAINING_FILE);
     e = bundle_read(&checkpoint->files, TRAINING_FILE, JSON_FILE_LIMIT, &text, &count, err);
@@ -214,7 +233,7 @@ void checkpoint_close(struct checkpoint *checkpoint)
 
 /* With replicas that train apart a device reads its own replica's states.  If the file has no replicas, all start from
  * the same states. */
-static enum error_code read_states(struct trainer *trainer, const struct weights *file, bool replicas,
+static enum error_code read_states(struct trainer *trainer, struct checkpoint_source *source, bool replicas,
                                    struct error *err)
 {
     const int count = checkpoint_states(trainer, replicas ? shards_replicas(&trainer->data.shards) : 0, NULL);
@@ -227,41 +246,87 @@ static enum error_code read_states(struct trainer *trainer, const struct weights
         struct trainer *part;
         for (int n = 0; own && (part = trainer_section(trainer, n)) != NULL; n++)
             for (int i = 0; i < part->parameters.count && !e; i++)
-                e = read_own(part, file, &part->parameters.all[i], list[k].suffix, list[k].kind, err);
+                e = read_own(part, source, &part->parameters.all[i], list[k].suffix, list[k].kind, err);
     }
     free(list);
     return e;
 }
 
-/* Rank 0 reads both files once more than needed for the data: the cost of the checksums. */
+/* Rank 0 reads both files once more than needed for the data: the cost of the checksums.  Devices' files are compared
+ * by all devices. */
 static enum error_code checkpoint_check_files(const struct checkpoint *checkpoint, struct error *err)
 {
+    const struct bundle_kind *const kind = checkpoint->files.kind;
     struct bundle now;
     bool there;
-    enum error_code e = bundle_open(&now, &checkpoint_files, checkpoint->dir, &there, err);
-    if (!e && memcmp(now.sum, checkpoint->files.sum, sizeof now.sum) != 0)
+    enum error_code e = checkpoint_kind(checkpoint->dir) == kind ? bundle_open(&now, kind, checkpoint->dir, &there, err)
+        : OK;
+    if (!e && (checkpoint_kind(checkpoint->dir) != kind || memcmp(now.sum, checkpoint->files.sum, sizeof now.sum) != 0))
         e = fail(err, ERR_FILE, "%s: was saved anew while it was read", printable_path(checkpoint->dir).text);
-    if (!e) e = bundle_check(&checkpoint->files, WEIGHTS_FILE, err);
     if (!e) e = bundle_check(&checkpoint->files, ORIGIN_FILE, err);
-    return e ? e : bundle_check(&checkpoint->files, STATES_FILE, err);
+    if (!e && !checkpoint->sharded) e = bundle_check(&checkpoint->files, WEIGHTS_FILE, err);
+    if (!e && !checkpoint->sharded) e = bundle_check(&checkpoint->files, STATES_FILE, err);
+    return e;
 }
 
-static enum error_code read_files(struct trainer *trainer, const struct checkpoint *checkpoint, struct error *err)
+/* The bytes of the boxes that this device keeps, in the files' format. */
+static enum error_code count_wanted(struct trainer *trainer, const struct checkpoint_source *source, bool replicas,
+                                    uint64_t *bytes, struct error *err)
 {
-    char path[BUNDLE_PATH];
-    struct weights weights, states;
-    bundle_find(&checkpoint->files, WEIGHTS_FILE, path);
-    enum error_code e = weights_open_file(&weights, path, err);
-    if (e) return e;
-    bundle_find(&checkpoint->files, STATES_FILE, path);
-    e = weights_open_file(&states, path, err);
-    if (!e) {
-        e = read_progress(trainer, checkpoint, err);
-        if (!e) e = read_weights(trainer, &weights, err);
-        if (!e) e = read_states(trainer, &states, json_has(checkpoint->root, "replicas"), err);
-        weights_close(&states);
+    struct collection all;
+    enum error_code e = collection_open(&all, trainer, FOR_FILES,
+                                        replicas ? shards_replicas(&trainer->data.shards) : 0, err);
+    *bytes = 0;
+    for (int t = 0; t < all.count && !e; t++) {
+        const struct shard_tensor *const file = manifest_find(&source->shards.manifest, all.tensor[t].name);
+        struct boxes boxes = { 0 };
+        e = collection_wants(&all, t, trainer->comm->rank, &boxes, err);
+        *bytes += (uint64_t)boxes_total(&boxes, all.tensor[t].ndim) * (file ? dtype_size(file->format) : 0);
+        boxes_free(&boxes);
     }
-    weights_close(&weights);
+    collection_close(&all);
+    return e;
+}
+
+/* Rank 0 learns what all devices have read. */
+static enum error_code add_up_reading(struct comm *comm, const struct checkpoint_source *source, uint64_t wanted,
+                                      uint64_t checked, struct checkpoint_reading *reading, struct error *err)
+{
+    const uint64_t own[3] = { wanted, source->shards.read, checked };
+    uint64_t (*const all)[3] = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *all) : NULL;
+    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for a list of devices") : OK;
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_bring(comm, own, sizeof own, all, err);
+    for (int r = 0; all && r < comm->size && !e; r++)
+        reading->wanted += all[r][0], reading->read += all[r][1], reading->checked += all[r][2];
+    if (!e && all && reading->read != reading->wanted)
+        e = fail(err, ERR_CHECK, "%s: devices have read %llu bytes of it, and keep %llu",
+                 printable_path(source->checkpoint->dir).text, (unsigned long long)reading->read,
+                 (unsigned long long)reading->wanted);
+    free(all);
+    return comm_agree(comm, e, err);
+}
+
+static enum error_code read_files(struct trainer *trainer, const struct checkpoint *checkpoint,
+                                  struct checkpoint_reading *reading, struct error *err)
+{
+    struct comm *const comm = trainer->comm;
+    const bool replicas = json_has(checkpoint->root, "replicas");
+    struct checkpoint_source source;
+    uint64_t wanted = 0, checked = 0;
+    enum error_code e = comm_agree(comm, source_open(&source, checkpoint, true, err), err);
+    if (!e && checkpoint->sharded)
+        e = comm_agree(comm, sharded_check(&source.shards, comm->rank, comm->size, &checked, err), err);
+    if (!e) e = read_progress(trainer, checkpoint, err);
+    if (!e) e = read_weights(trainer, &source, err);
+    if (!e) e = read_states(trainer, &source, replicas, err);
+    e = comm_agree(comm, e, err);
+    if (!e && checkpoint->sharded) {
+        e = comm_agree(comm, count_wanted(trainer, &source, replicas, &wanted, err), err);
+        reading->files = source.shards.manifest.files;
+        if (!e) e = add_up_reading(comm, &source, wanted, checked, reading, err);
+    }
+    source_close(&source);
     return e;
 }
 
@@ -286,55 +351,73 @@ static enum error_code compare_fingerprint(struct trainer *trainer, const struct
     return comm_agree(trainer->comm, e, err);
 }
 
-enum error_code checkpoint_resume(struct trainer *trainer, const struct checkpoint *checkpoint, struct error *err)
+enum error_code checkpoint_resume(struct trainer *trainer, const struct checkpoint *checkpoint,
+                                  struct checkpoint_reading *reading, struct error *err)
 {
+    struct checkpoint_reading own = { 0 };
     const bool first = trainer->comm->rank == 0;
     /* Rank 0 holds the lock while all devices read, so that no one saves in between. */
     const int lock = first ? bundle_lock_to_read(checkpoint->dir) : -1;
     enum error_code e = comm_agree(trainer->comm, first ? checkpoint_check_files(checkpoint, err) : OK, err);
-    if (!e) e = comm_agree(trainer->comm, read_files(trainer, checkpoint, err), err);
+    if (!e) e = read_files(trainer, checkpoint, &own, err);
     if (!e) e = compare_fingerprint(trainer, checkpoint, err);
     if (lock >= 0) close(lock);
+    if (reading) *reading = own;
     return e;
 }
 
-/* The weights are those of a folder from elsewhere, or a file of a checkpoint. */
-static enum error_code open_weights(struct weights *file, const struct checkpoint *checkpoint, struct error *err)
+/* A one-device model has every parameter whole. */
+static enum error_code read_serial(struct transformer *model, struct checkpoint_source *source, struct error *err)
 {
-    char path[BUNDLE_PATH];
-    if (!checkpoint->there) return weights_open(file, checkpoint->dir, err);
-    bundle_find(&checkpoint->files, WEIGHTS_FILE, path);
-    return weights_open_file(file, path, err);
+    enum error_code e = OK;
+    if (!source->checkpoint->sharded) return weights_read(model, &source->weights, err);
+    for (int i = 0; i < model->params && !e; i++) {
+        const struct layout whole = layout_whole(model->spec[i].ndim, model->spec[i].dim);
+        e = source_read(source, &model->spec[i], "", &whole.box[0], model->w[i].dtype, model->w[i].data, err);
+    }
+    return e;
 }
 
 enum error_code checkpoint_load_serial(struct transformer *model, const struct checkpoint *checkpoint,
                                        struct error *err)
 {
-    struct weights file;
-    enum error_code e = checkpoint->there ? bundle_check(&checkpoint->files, WEIGHTS_FILE, err) : OK;
-    if (!e) e = open_weights(&file, checkpoint, err);
+    struct checkpoint_source source;
+    uint64_t checked;
+    enum error_code e = checkpoint->there && !checkpoint->sharded ? bundle_check(&checkpoint->files, WEIGHTS_FILE, err)
+        : OK;
     if (e) return e;
-    e = weights_read(model, &file, err);
+    e = source_open(&source, checkpoint, false, err);
+    if (!e && checkpoint->sharded) e = sharded_check(&source.shards, 0, 1, &checked, err);
+    if (!e) e = read_serial(model, &source, err);
     if (!e && checkpoint->there) e = read_biases(&model->config, checkpoint, model->router_bias, err);
-    weights_close(&file);
+    source_close(&source);
     return e;
+}
+
+static enum error_code load_weights(struct trainer *trainer, struct checkpoint_source *source, struct error *err)
+{
+    const struct checkpoint *const checkpoint = source->checkpoint;
+    const bool whole = !checkpoint->sharded;
+    enum error_code e = whole ? weights_check_tied(&source->weights, &trainer->plan.model, err) : OK;
+    if (!e) e = read_weights(trainer, source, err);
+    if (!e && trainer->routers.bias && whole)
+        e = weights_read_biases(&source->weights, &trainer->plan.model, trainer->routers.bias, err);
+    return e || !checkpoint->there ? e : read_biases(&trainer->plan.model, checkpoint, trainer->routers.bias, err);
 }
 
 enum error_code checkpoint_load_weights(struct trainer *trainer, const struct checkpoint *checkpoint, struct error *err)
 {
-    struct weights file;
+    struct comm *const comm = trainer->comm;
+    struct checkpoint_source source;
+    uint64_t checked;
+    const bool whole = checkpoint->there && !checkpoint->sharded;
     enum error_code e =
-        comm_agree(trainer->comm, checkpoint->there && trainer->comm->rank == 0
-                   ? bundle_check(&checkpoint->files, WEIGHTS_FILE, err) : OK, err);
+        comm_agree(comm, whole && comm->rank == 0 ? bundle_check(&checkpoint->files, WEIGHTS_FILE, err) : OK, err);
     if (e) return e;
-    e = open_weights(&file, checkpoint, err);
-    if (!e) {
-        e = weights_check_tied(&file, &trainer->plan.model, err);
-        if (!e) e = read_weights(trainer, &file, err);
-        if (!e && trainer->routers.bias)
-            e = weights_read_biases(&file, &trainer->plan.model, trainer->routers.bias, err);
-        if (!e && checkpoint->there) e = read_biases(&trainer->plan.model, checkpoint, trainer->routers.bias, err);
-        weights_close(&file);
-    }
-    return comm_agree(trainer->comm, e, err);
+    e = comm_agree(comm, source_open(&source, checkpoint, false, err), err);
+    if (!e && checkpoint->sharded)
+        e = comm_agree(comm, sharded_check(&source.shards, comm->rank, comm->size, &checked, err), err);
+    if (!e) e = load_weights(trainer, &source, err);
+    source_close(&source);
+    return comm_agree(comm, e, err);
 }

@@ -18,8 +18,9 @@
  * with the same number of replicas, each on any mesh.  A checkpoint without replicas can be continued with any number
  * of them.
  *
- * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  Each device reads only its
- * boxes.  Files of run/, model/, cli/ and draw/ call these functions.
+ * Files hold whole tensors, so a checkpoint does not depend on the mesh that wrote it.  In a sharded checkpoint
+ * (sharded/sharded.h) each device's file holds boxes, and shards.json says which.  Of both kinds a device of any mesh
+ * reads only what it keeps.  Files of run/, model/, cli/ and draw/ call these functions.
  */
 #ifndef ORRERY_CHECKPOINT_H
 #define ORRERY_CHECKPOINT_H
@@ -35,14 +36,16 @@ struct transformer;
 #define STATES_FILE     "optimizer.safetensors"
 #define TRAINING_FILE   "training.json"
 #define ORIGIN_FILE     "run.yaml"
+#define SHARDS_FILE     "shards.json"
 #define CHECKPOINT_LIST "checkpoint.sha256"
 
-extern const struct bundle_kind checkpoint_files;
+extern const struct bundle_kind checkpoint_files, sharded_files;
 
 /* A folder with a model, read before a trainer exists. */
 struct checkpoint {
     const char *dir;                    /* the caller's */
     bool there;                         /* saved by this program; else another program's model, without the rest */
+    bool sharded;                       /* each device has written its own boxes */
     struct bundle files;                /* checksums of the folder's files */
     int64_t step;                       /* steps done */
     cJSON *root;                        /* training.json */
@@ -75,9 +78,19 @@ enum error_code checkpoint_load_weights(struct trainer *, const struct checkpoin
 /** Read weights into a one-device model of its shape.  Local.  @return as checkpoint_load_weights. */
 enum error_code checkpoint_load_serial(struct transformer *, const struct checkpoint *, struct error *);
 
-/** Read weights, optimizer state and the number of steps done from a checkpoint that this program saved.  As
- *  checkpoint_load_weights; ERR_FORMAT also if the number of replicas differs. */
-enum error_code checkpoint_resume(struct trainer *, const struct checkpoint *, struct error *);
+/* Bytes that all devices have read of a checkpoint together. */
+struct checkpoint_reading {
+    int files;                          /* that devices wrote; 0: it has whole tensors, and nothing is counted */
+    uint64_t wanted, read;              /* of the boxes that the devices keep: by formula; counted */
+    uint64_t checked;                   /* of whole files, for their checksums: each by one device */
+};
+
+/** Read weights, optimizer state and the number of steps done from a checkpoint that this program saved.
+ *  @param[out] reading  on rank 0; may be NULL.
+ *  @return as checkpoint_load_weights; ERR_FORMAT also if the number of replicas differs; ERR_CHECK if devices have
+ *          read other bytes than they keep. */
+enum error_code checkpoint_resume(struct trainer *, const struct checkpoint *, struct checkpoint_reading *reading,
+                                  struct error *);
 
 /**
  * Write a checkpoint; the folder is made if it is not there.

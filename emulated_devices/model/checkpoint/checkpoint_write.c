@@ -1,6 +1,7 @@
 /* checkpoint_write.c -- writes checkpoints; checkpoint.c reads them.  run/between.c saves; run/session.c probes the
  * folder before a long run.  Errors: ERR_MEMORY, and ERR_FILE of what cannot be written. */
 #include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint_parts.h"
 #include "emulated_devices/model/checkpoint/checkpoint_states.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
@@ -88,8 +89,8 @@ static bool add_arithmetic(cJSON *root)
 }
 
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
-static enum error_code write_training(const struct trainer *trainer, const cJSON *run, uint64_t fingerprint,
-                                      const char *path, struct error *err)
+enum error_code checkpoint_write_training(const struct trainer *trainer, const cJSON *run, uint64_t fingerprint,
+                                          const char *path, struct error *err)
 {
     char scale[32], print[CHECKPOINT_PRINT];
     cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
@@ -116,8 +117,8 @@ enum error_code checkpoint_probe(const char *dir, struct error *err)
 {
     struct bundle_writer w;
     char path[BUNDLE_PATH];
-    enum error_code e = bundle_begin(&w, &checkpoint_files, dir, err);
-    if (!e) e = output_probe(bundle_new_path(&w, WEIGHTS_FILE, path), err);
+    enum error_code e = bundle_begin(&w, checkpoint_kind(dir), dir, err);
+    if (!e) e = output_probe(bundle_new_path(&w, TRAINING_FILE, path), err);
     bundle_end(&w);
     return e;
 }
@@ -157,7 +158,8 @@ static enum error_code start_files(struct saving *saving, const struct trainer *
                                    struct error *err)
 {
     char path[BUNDLE_PATH];
-    enum error_code e = bundle_begin(&saving->folder, &checkpoint_files, dir, err);
+    enum error_code e = checkpoint_complete_other(&checkpoint_files, dir, err);
+    if (!e) e = bundle_begin(&saving->folder, &checkpoint_files, dir, err);
     if (!e)
         e = start_file(&saving->weights, trainer, bundle_new_path(&saving->folder, WEIGHTS_FILE, path),
                        saving->weights_spec, saving->params + (int)trainer->plan.model.L, &saving->model, 1, err);
@@ -188,10 +190,12 @@ static enum error_code finish_files(struct saving *saving, const struct trainer 
     if (!e) e = weights_commit(&saving->weights, err);
     if (!e) e = weights_commit(&saving->states, err);
     if (!e) e = model_config_write(&trainer->plan.model, bundle_new_path(&saving->folder, CONFIG_FILE, path), err);
-    if (!e) e = write_training(trainer, run, saving->fingerprint,
-                               bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
+    if (!e) e = checkpoint_write_training(trainer, run, saving->fingerprint,
+                                          bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
     if (!e) e = file_write_all(bundle_new_path(&saving->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
-    return e ? e : bundle_commit(&saving->folder, err);
+    if (!e) e = bundle_commit(&saving->folder, err);
+    if (saving->folder.committed) checkpoint_forget_shards(saving->folder.dir);
+    return e;
 }
 
 enum error_code checkpoint_save(struct trainer *trainer, const char *dir, const cJSON *run, const char *origin,

@@ -2,7 +2,8 @@
  * makes and prunes; run/words/take.c, cli/sample.c and draw/report/runs.c look for the newest.  A folder that cannot
  * be made, or a list that cannot be removed, is ERR_FILE.  An interrupted removal leaves no valid checkpoint. */
 #include "emulated_devices/model/checkpoint/series.h"
-#include "emulated_devices/model/checkpoint/checkpoint.h"
+#include "emulated_devices/model/checkpoint/checkpoint_parts.h"
+#include "emulated_devices/model/checkpoint/sharded/sharded.h"
 #include "ref/io/output.h"
 #include <dirent.h>
 #include <errno.h>
@@ -26,14 +27,6 @@ enum error_code series_make(const char *dir, struct error *err)
                : fail(err, ERR_FILE, "%s: this folder cannot be made: %s", printable_path(dir).text, strerror(errno));
 }
 
-static bool is_checkpoint(const char *dir)
-{
-    char list[PATH_ROOM + 300];
-    struct stat st;
-    snprintf(list, sizeof list, "%s/%s", dir, CHECKPOINT_LIST);
-    return stat(list, &st) == 0;
-}
-
 static int later_first(const void *a, const void *b)
 {
     const int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -52,7 +45,7 @@ static int list_steps(const char *dir, int64_t **steps)
         int used = 0;
         if (sscanf(e->d_name, "step-%18lld%n", &step, &used) != 1 || e->d_name[used] || step < 0) continue;
         series_path(path, sizeof path, dir, step);
-        if (!is_checkpoint(path)) continue;
+        if (!checkpoint_exists(path)) continue;
         int64_t *const more = count == room ? realloc(*steps, (size_t)(room = 2 * room + 8) * sizeof *more) : *steps;
         if (more == NULL) break;
         *steps = more;
@@ -66,7 +59,7 @@ static int list_steps(const char *dir, int64_t **steps)
 bool series_newest(char *path, size_t size, const char *dir)
 {
     int64_t *steps;
-    const bool itself = is_checkpoint(dir);
+    const bool itself = checkpoint_exists(dir);
     const int count = list_steps(dir, &steps);
     if (itself) snprintf(path, size, "%s", dir);
     else if (count) series_path(path, size, dir, steps[0]);
@@ -86,11 +79,13 @@ int64_t series_last(const char *dir)
 static enum error_code remove_one(const char *dir, struct error *err)
 {
     char path[PATH_ROOM + 300];
-    snprintf(path, sizeof path, "%s/%s", dir, checkpoint_files.list);
+    const struct bundle_kind *const kind = checkpoint_kind(dir);
+    snprintf(path, sizeof path, "%s/%s", dir, kind->list);
     if (unlink(path) != 0)
         return fail(err, ERR_FILE, "%s: cannot be removed: %s", printable_path(path).text, strerror(errno));
-    for (int i = 0; checkpoint_files.name[i]; i++) {
-        snprintf(path, sizeof path, "%s/%s", dir, checkpoint_files.name[i]);
+    if (kind == &sharded_files) sharded_sweep(dir, NULL);
+    for (int i = 0; kind->name[i]; i++) {
+        snprintf(path, sizeof path, "%s/%s", dir, kind->name[i]);
         unlink(path);
         strcat(path, ".new");
         unlink(path);

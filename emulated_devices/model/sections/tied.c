@@ -3,6 +3,7 @@
  * then. */
 #include "emulated_devices/model/sections/tied.h"
 #include "emulated_devices/model/collect.h"
+#include "emulated_devices/model/collection/holding.h"
 #include "emulated_devices/plan/sections.h"
 #include "ref/model/params.h"
 #include <stdlib.h>
@@ -20,11 +21,11 @@ static enum error_code open_side(struct boxing_side *side, const struct trainer 
     const struct param_spec spec = trainer_spec(section, index);
     enum error_code e = boxing_side_open(side, &section->plan, err);
     for (int i = 0; i < section->plan.mesh.devices && !e; i++) {
-        struct layout layout;
-        struct interval kept;
+        struct holding held;
         side->part[i] = (struct part){ .dim = { spec.dim[0] * spec.dim[1], 1 } };
-        e = collect_kept(section, index, section->plan.mesh.first + i, KIND_GRADIENT, &layout, &kept, err);
-        if (!e) layout_each_run_within(&layout, kept.first, kept.count, tied_add_run, &side->part[i].rows);
+        e = holding_of(section, section->plan.mesh.first + i, index, 0, KIND_GRADIENT, &held, err);
+        if (!e)
+            layout_each_run_within(&held.layout, held.kept.first, held.kept.count, tied_add_run, &side->part[i].rows);
         intervals_add(&side->part[i].cols, (struct interval){ 0, 1 });
         if (!e && !part_made(&side->part[i])) e = fail(err, ERR_MEMORY, "no memory for parts of %s", spec.name);
     }

@@ -48,25 +48,32 @@ static void report_slots(const struct train_record *record)
         devices > SHOWN ? " .." : "");
 }
 
-void report_shape(const struct train_record *record)
+void report_mesh(const struct train_record *record)
 {
-    const struct plan *p = &record->options->plan;
+    const struct plan *const p = &record->options->plan;
     const int threads = record->arithmetic.threads;
-    char mesh[64] = "one device", slices[64] = "", room[64] = "";
+    char mesh[64] = "one device";
     int used = 0;
     for (int a = 0; a < AXIS_COUNT; a++)
         if (p->mesh.size[a] > 1)
             used += snprintf(mesh + used, sizeof mesh - (size_t)used, "%s%s=%d", used ? " x " : "", axis_name(a),
                              p->mesh.size[a]);
+    if (p->sections) snprintf(mesh, sizeof mesh, "%d stage%s", p->stages, plural(p->stages));
+    fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
+    if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
+    fprintf(record->out, "\n");
+}
+
+void report_shape(const struct train_record *record)
+{
+    const struct plan *p = &record->options->plan;
+    char slices[64] = "", room[64] = "";
     say(record->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %s parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
             (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
             p->model.exact ? ", exact sums" : !dtype_is_narrow(p->dtype) ? ""
                 : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
-    if (p->sections) snprintf(mesh, sizeof mesh, "%d stage%s", p->stages, plural(p->stages));
-    fprintf(record->out, "mesh    %s, %d device%s", mesh, p->mesh.devices, plural(p->mesh.devices));
-    if (threads > 0) fprintf(record->out, ", %d thread%s each", threads, plural(threads));
-    fprintf(record->out, "\n");
+    report_mesh(record);
     if (record->options->cluster.slot) report_slots(record);
     for (int i = 0; p->sections && i < p->sections->count; i++) {
         char section[160];
@@ -131,6 +138,13 @@ static void report_arithmetic(const struct train_record *record)
     if (differs[0]) say(record->out, 8, "warning bits may differ from the saved run's: %s", differs);
 }
 
+/* Devices read what they keep, so copies along dp read the same bytes. */
+static void report_reading(FILE *out, const struct checkpoint_reading *reading)
+{
+    say(out, 8, "read    %s, the boxes that the devices keep, from the files of %d device%s; for the checksums %s",
+        size_format(reading->read).text, reading->files, plural(reading->files), size_format(reading->checked).text);
+}
+
 /* Packages differ in what their optimizers take by themselves, so a run that follows one says its numbers; so does a
  * run whose flags give the moments other numbers than the usual ones. */
 static void report_step_numbers(FILE *out, const struct plan *plan)
@@ -154,6 +168,7 @@ void report_start(const struct train_record *record, const struct train_data *da
     report_step_numbers(record->out, &o->plan);
     if (o->resume)
         say(record->out, 8, "resumed %s, at step %lld", printable_path(o->resume).text, (long long)o->saved.step);
+    if (record->reading.files > 0) report_reading(record->out, &record->reading);
     if (o->resume) report_arithmetic(record);
     if (record->overridden[0]) say(record->out, 8, "differs from the saved run: %s", record->overridden);
     if (o->save && o->plan.model.mixture.z_coefficient > 0)
@@ -201,7 +216,7 @@ void report_step(const struct train_record *record, int64_t i)
     const bool slope = optimizer_draws(record->options->plan.optimizer);
     fprintf(record->out, "%sstep %5lld/%lld  %s  loss %8.5f  ", live ? "\r" : "",
             (long long)(record->first_step + i + 1),
-            (long long)(record->first_step + last + 1), bar, record->step[i].loss);
+            (long long)(record->first_step + last + 1 + record->options->later_steps), bar, record->step[i].loss);
     if (!p->optimizer->infers)
         fprintf(record->out, "%s %7.4f  ", slope ? "slope" : "norm",
                 slope ? record->step[i].slope : record->step[i].norm);

@@ -9,6 +9,7 @@
 void report_shape(const struct train_record *);         /* model, mesh and batch */
 void report_packing(FILE *out, const struct packing *); /* how many samples there are, and what is padding */
 void report_start(const struct train_record *, const struct train_data *);
+void report_mesh(const struct train_record *);          /* from now on, in a run whose mesh changes */
 void report_step(const struct train_record *, int64_t i);
 void report_evaluation(const struct train_record *, int64_t step, double loss);         /* on held-out text */
 void report_memory(const struct train_record *);        /* the peaks of every device */

@@ -330,6 +330,7 @@ static enum error_code take_output(const struct train_options *options, const st
 {
     if (options->save_every && !options->save)
         return fail(err, ERR_USAGE, "--save-every %d: needs --save DIR", options->save_every);
+    if (options->sharded && !options->save) return fail(err, ERR_USAGE, "--sharded: needs --save DIR");
     if (options->keep && !options->save_every)
         return fail(err, ERR_USAGE, "--keep %d: needs --save-every N", options->keep);
     if (options_given(words->argc, words->argv, "--log-every") && !options->log && !options->tensorboard)

@@ -43,13 +43,27 @@ static enum scheme_kind kind_at(int place)
     return SCHEME_KINDS;
 }
 
+/* Families of cases that are drawn, after those of schemes; a new one is a line here and a file. */
+static const struct { const char *name; enum error_code (*run)(struct job *, struct error *); } drawn_family[] = {
+    { VERIFY_PLANS, verify_plans }, { VERIFY_ELASTIC, verify_elastic }, { VERIFY_PLANNERS, verify_planners },
+};
+enum { DRAWN_FAMILIES = sizeof drawn_family / sizeof *drawn_family };
+
+/* The place among them of a family that has no kind. */
+static int drawn_at(int place)
+{
+    int kinds = 0;
+    while (kind_at(kinds + 1) < SCHEME_KINDS) kinds++;
+    return place - kinds - 1;
+}
+
 const char *verify_family(int place)
 {
     if (place == 0) return "collectives";
     const enum scheme_kind k = kind_at(place);
     if (k < SCHEME_KINDS) return scheme_kind_info(k)->family;
-    if (kind_at(place - 1) < SCHEME_KINDS) return VERIFY_PLANS;
-    return kind_at(place - 2) < SCHEME_KINDS ? VERIFY_PLANNERS : NULL;
+    const int drawn = drawn_at(place);
+    return drawn < DRAWN_FAMILIES ? drawn_family[drawn].name : NULL;
 }
 
 static enum error_code run_family(struct job *job, struct cases *cases, int place, struct error *err)
@@ -57,8 +71,7 @@ static enum error_code run_family(struct job *job, struct cases *cases, int plac
     const enum scheme_kind kind = kind_at(place);
     if (place == 0) return verify_collectives(job, err);
     if (kind == SPATIAL_SCHEME) return verify_tiles(job, err);
-    if (kind < SCHEME_KINDS) return verify_schemes(job, cases, kind, err);
-    return strcmp(verify_family(place), VERIFY_PLANS) == 0 ? verify_plans(job, err) : verify_planners(job, err);
+    return kind < SCHEME_KINDS ? verify_schemes(job, cases, kind, err) : drawn_family[drawn_at(place)].run(job, err);
 }
 
 static enum error_code write_job(struct job *job, const char *path, struct error *err)
@@ -92,8 +105,7 @@ static enum error_code run_families(struct job *job, struct cases *cases, const 
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (options->what && strcmp(options->what, family) != 0) continue;
-        /* Collectives and tiles have no arithmetic of their own; plans are drawn in fp64, planners
-         * have none. */
+        /* Collectives and tiles have no arithmetic of their own; drawn cases say theirs. */
         if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME || kind_at(i) == SCHEME_KINDS)) continue;
         e = run_family(job, cases, i, err);
     }

@@ -28,12 +28,13 @@ struct verify_options {
     struct cluster cluster;             /* its nodes define the collectives of several levels */
 };
 
-/* The family of drawn plans whose layers have different strategies. */
+/* Families of drawn cases: plans whose layers have different strategies; chains of meshes of one job. */
 #define VERIFY_PLANS "plans"
+#define VERIFY_ELASTIC "elastic"
 /* The family of planners by layers, beside brute force. */
 #define VERIFY_PLANNERS "planners"
 
-/** Families by name: collectives, each kind of schemes, plans, then planners.  @return NULL after the last. */
+/** Families by name: collectives, each kind of schemes, then those of drawn cases.  @return NULL after the last. */
 const char *verify_family(int place);
 
 /** Numbers of cases that passed, of all cases, and of cases that were refused and not run. */
@@ -80,6 +81,7 @@ enum error_code verify_collectives(struct job *, struct error *);
 enum error_code verify_tiles(struct job *, struct error *);
 enum error_code verify_plans(struct job *, struct error *);
 enum error_code verify_planners(struct job *, struct error *);
+enum error_code verify_elastic(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
 

@@ -2,6 +2,7 @@
  * names the flag, ERR_PLAN what does not fit, ERR_FILE or ERR_FORMAT a file of --config; ERR_MEMORY; the caller frees
  * the options in any case. */
 #include "emulated_devices/cli/train/options/options.h"
+#include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/run/from/from.h"
 #include "ref/optim/rates.h"
 #include <assert.h>
@@ -181,4 +182,5 @@ void train_options_free(struct train_options *options)
     expert_owners_free(&options->owners);
     load_close(&options->load);
     packing_free(&options->lengths);
+    elastic_free(options);
 }

@@ -93,6 +93,13 @@ void output_options(struct option_list *to, struct train_options *options, struc
           .help = "steps from one loss on held-out text to the next; default: at the end" },
         { "--save", "DIR", OPTION_STRING, &options->save,
           .help = "write a checkpoint at the end, also if SIGINT or SIGTERM end the run after a step" },
+        { "--elastic", "FILE", OPTION_STRING, &options->elastic_file,
+          .help = "change the mesh between steps: lines of a step and the words of the mesh after it, such as "
+                  "4 --dp 4; devices leave and join, and the state moves to them (docs/using/jobs.md); default: the "
+                  "mesh stays" },
+        { "--sharded", NULL, OPTION_SWITCH, &options->sharded,
+          .help = "with --save: every device writes its own part of the weights and states into a file of its own, "
+                  "which any mesh can read (docs/using/jobs.md)" },
         { "--save-every", "N", OPTION_INT, &options->save_every, .min = 1, .max = 1e9,
           .help = "write a checkpoint every N steps, too: DIR/step-00000050 and so on" },
         { "--keep", "K", OPTION_INT, &options->keep, .min = 1, .max = 1e9,

@@ -1,0 +1,228 @@
+/* collection.c -- lists the tensors of a job, and computes who has, wants and writes which boxes.
+ * model/checkpoint/sharded/, moves.c, transfer.c and cli/reshard.c call.  ERR_MEMORY, and ERR_CHECK where a plan's
+ * devices together do not have a whole tensor. */
+#include "emulated_devices/model/collection/collection.h"
+#include "emulated_devices/model/collection/holding.h"
+#include "emulated_devices/model/checkpoint/checkpoint_states.h"
+#include "emulated_devices/model/collection/progress.h"
+#include "emulated_devices/schemes/data/tiles.h"
+#include "ref/model/kinds.h"
+#include "ref/model/params.h"
+#include <stdlib.h>
+#include <string.h>
+#include <stdio.h>
+
+/* ---- the list ---------------------------------------------------------------------------------------------------- */
+
+/* A kind of tensor of every parameter. */
+struct of_every { struct state_tensor state; bool weights, rounded; };
+
+static void add_parameter(struct collection *collection, int index, const struct of_every *of)
+{
+    struct trainer *const trainer = collection->trainer;
+    const struct param_spec own = trainer_spec(trainer, index), spec = data_spec(&trainer->data, &own, of->state.kind);
+    struct named_tensor *const t = &collection->tensor[collection->count];
+    /* Some parameters do not have this state. */
+    if (spec.ndim == 0) return;
+    *t = (struct named_tensor){ .index = index, .kind = of->state.kind, .replica = of->state.replica,
+                                .common = kind_is_common(of->state.kind), .weights = of->weights,
+                                .rounded = of->rounded, .format = data_format(&trainer->data, of->state.kind),
+                                .ndim = spec.ndim };
+    snprintf(t->name, sizeof t->name, "%s%s", own.name, of->state.suffix);
+    memcpy(t->dim, spec.dim, sizeof *t->dim * (size_t)spec.ndim);
+    collection->count++;
+}
+
+static void add_of_every(struct collection *collection, const struct of_every *of)
+{
+    for (int i = 0; i < model_param_count(&collection->trainer->plan.model); i++) add_parameter(collection, i, of);
+}
+
+static void add_job(struct collection *collection, enum job_tensor job, const char *name, int64_t numbers)
+{
+    if (numbers > 0)
+        collection->tensor[collection->count] = (struct named_tensor){
+            .index = -1, .job = job, .common = true, .format = F64, .ndim = 1, .dim = { numbers } };
+    if (numbers > 0) snprintf(collection->tensor[collection->count++].name, TENSOR_NAME, "%s", name);
+}
+
+/* With masters of 16-bit or quantised weights, devices that step weights round them anew; the others want them
+ * rounded. */
+static void list_weights(struct collection *collection)
+{
+    const struct trainer *const trainer = collection->trainer;
+    struct of_every weights = { .state = checkpoint_weights(trainer), .weights = true };
+    struct of_every rounded = { .state = { .kind = KIND_WEIGHT, .suffix = ".rounded" }, .rounded = true };
+    const bool masters = data_has_masters(&trainer->data);
+    if (collection->use == FOR_DEVICES && !masters) weights.state.kind = KIND_WEIGHT;
+    add_of_every(collection, &weights);
+    if (collection->use == FOR_DEVICES && masters) add_of_every(collection, &rounded);
+}
+
+enum error_code collection_open(struct collection *collection, struct trainer *trainer, enum collection_use use,
+                                int replicas, struct error *err)
+{
+    const int states = checkpoint_states(trainer, replicas, NULL);
+    const size_t most = (size_t)model_param_count(&trainer->plan.model) * (size_t)(states + 2) + 2;
+    struct state_tensor *const list = malloc((size_t)states * sizeof *list + 1);
+    *collection = (struct collection){ .trainer = trainer, .use = use };
+    collection->tensor = calloc(most, sizeof *collection->tensor);
+    if (list == NULL || collection->tensor == NULL) {
+        free(list);
+        return fail(err, ERR_MEMORY, "no memory for a list of %zu tensors", most);
+    }
+    checkpoint_states(trainer, replicas, list);
+    list_weights(collection);
+    for (int s = 0; s < states; s++)
+        add_of_every(collection, &(struct of_every){ .state = list[s], .weights = list[s].kind == KIND_MASTER });
+    free(list);
+    if (use == FOR_FILES) return OK;
+    add_job(collection, JOB_PROGRESS, "job.progress", PROGRESS_NUMBERS);
+    add_job(collection, JOB_ROUTER_BIAS, "job.router_bias", progress_biases(&trainer->plan.model));
+    return OK;
+}
+
+void collection_close(struct collection *collection)
+{
+    free(collection->tensor);
+    *collection = (struct collection){ 0 };
+}
+
+int collection_find(const struct collection *collection, const char *name)
+{
+    for (int i = 0; i < collection->count; i++)
+        if (strcmp(collection->tensor[i].name, name) == 0) return i;
+    return -1;
+}
+
+size_t collection_size(const struct collection *collection, int tensor)
+{
+    return dtype_size(collection->tensor[tensor].format);
+}
+
+uint64_t collection_bytes(const struct collection *collection)
+{
+    uint64_t bytes = 0;
+    for (int i = 0; i < collection->count; i++) {
+        const struct named_tensor *const t = &collection->tensor[i];
+        uint64_t n = dtype_size(t->format);
+        for (int d = 0; d < t->ndim; d++) n *= (uint64_t)t->dim[d];
+        bytes += n;
+    }
+    return bytes;
+}
+
+/* ---- who has what ------------------------------------------------------------------------------------------------ */
+
+/* Append what a rank keeps of one kind, without what it keeps of another. */
+static enum error_code add_kept(const struct trainer *section, const struct named_tensor *tensor, int rank, int tile,
+                                enum tensor_kind kind, bool without_masters, struct boxes *boxes, struct error *err)
+{
+    struct holding held, masters = { .replica = 0 };
+    enum error_code e = holding_of(section, rank, tensor->index, tile, kind, &held, err);
+    if (!e && without_masters) e = holding_of(section, rank, tensor->index, tile, KIND_MASTER, &masters, err);
+    if (e || (!tensor->common && held.replica != tensor->replica)) return e;
+    const struct interval less = without_masters ? interval_meet(held.kept, masters.kept) : (struct interval){ 0 };
+    if (less.count == 0) boxes_add_layout(boxes, &held.layout, held.kept);
+    else {
+        boxes_add_layout(boxes, &held.layout, (struct interval){ held.kept.first, less.first - held.kept.first });
+        boxes_add_layout(boxes, &held.layout,
+                         (struct interval){ interval_end(less), interval_end(held.kept) - interval_end(less) });
+    }
+    return OK;
+}
+
+static enum error_code add_of_rank(const struct collection *collection, int tensor, int rank, enum tensor_kind kind,
+                                   bool without_masters, struct boxes *boxes, struct error *err)
+{
+    const struct named_tensor *const t = &collection->tensor[tensor];
+    struct trainer *section;
+    enum error_code e = OK;
+    if (t->job) {
+        const struct layout whole = layout_whole(t->ndim, t->dim);
+        if (mesh_has(&collection->trainer->plan.mesh, rank)) boxes_add(boxes, &whole.box[0], t->ndim);
+    }
+    for (int s = 0; !t->job && (section = trainer_section(collection->trainer, s)) != NULL; s++) {
+        const struct param_spec spec = trainer_spec(section, t->index);
+        if (!holding_exists(section, rank, &spec, NULL)) continue;
+        const int tiles = data_keeps_whole(&section->data, kind) ? 1 : tiles_of(&section->plan.data, &spec);
+        for (int tile = 0; tile < tiles && !e; tile++)
+            e = add_kept(section, t, rank, tile, kind, without_masters, boxes, err);
+    }
+    return e ? e : boxes_lost(boxes) ? fail(err, ERR_MEMORY, "no memory for the boxes of %s", t->name) : OK;
+}
+
+enum error_code collection_has(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
+                               struct error *err)
+{
+    return add_of_rank(collection, tensor, rank, collection->tensor[tensor].kind, false, boxes, err);
+}
+
+enum error_code collection_wants(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
+                                 struct error *err)
+{
+    const struct named_tensor *const t = &collection->tensor[tensor];
+    const bool all = collection->use == FOR_FILES && t->weights;
+    return add_of_rank(collection, tensor, rank, all ? KIND_WEIGHT : t->kind, t->rounded, boxes, err);
+}
+
+/* ---- who writes what --------------------------------------------------------------------------------------------- */
+
+/* Share a list among the ranks that have the same one. */
+static void share_alike(const struct boxes *list, int rank, const struct boxes *left, int ndim, struct boxes *out,
+                        int ranks)
+{
+    int alike = 0, at = 0;
+    for (int r = rank; r < ranks; r++) alike += boxes_equal(&list[r], &list[rank], ndim);
+    for (int r = rank; r < ranks; r++)
+        if (boxes_equal(&list[r], &list[rank], ndim))
+            boxes_add_part(&out[r], left, ndim, block_at(boxes_total(left, ndim), alike, at++));
+}
+
+/* The first rank of each different list takes what earlier lists have left. */
+static void share_all(const struct boxes *list, int ndim, const int64_t dim[], struct boxes *out, int ranks,
+                      int64_t *left_over)
+{
+    const struct layout whole = layout_whole(ndim, dim);
+    struct boxes free_ones = { 0 };
+    boxes_add(&free_ones, &whole.box[0], ndim);
+    for (int r = 0; r < ranks; r++) {
+        bool seen = list[r].count == 0;
+        for (int before = 0; before < r && !seen; before++) seen = boxes_equal(&list[before], &list[r], ndim);
+        if (seen) continue;
+        struct boxes own = { 0 };
+        struct box both;
+        for (int b = 0; b < list[r].count; b++) {
+            struct boxes part = { 0 };
+            for (int f = 0; f < free_ones.count; f++)
+                if (box_meet(&list[r].at[b], &free_ones.at[f], ndim, &both)) boxes_add(&part, &both, ndim);
+            boxes_add_all(&own, &part, ndim);
+            boxes_free(&part);
+        }
+        boxes_subtract_all(&free_ones, &list[r], ndim);
+        share_alike(list, r, &own, ndim, out, ranks);
+        if (boxes_lost(&own)) boxes_add_all(&out[r], &own, ndim);
+        boxes_free(&own);
+    }
+    *left_over = boxes_lost(&free_ones) ? -1 : boxes_total(&free_ones, ndim);
+    boxes_free(&free_ones);
+}
+
+enum error_code collection_writes(const struct collection *collection, int tensor, struct boxes *boxes, int ranks,
+                                  struct error *err)
+{
+    const struct named_tensor *const t = &collection->tensor[tensor];
+    struct boxes *const list = calloc((size_t)ranks, sizeof *list);
+    enum error_code e = list ? OK : fail(err, ERR_MEMORY, "no memory for the boxes of %s", t->name);
+    int64_t left = 0;
+    for (int r = 0; r < ranks && !e; r++) e = collection_has(collection, tensor, r, &list[r], err);
+    if (!e) share_all(list, t->ndim, t->dim, boxes, ranks, &left);
+    bool lost = left < 0;
+    for (int r = 0; r < ranks && !e; r++) lost = lost || boxes_lost(&boxes[r]);
+    for (int r = 0; r < ranks && list; r++) boxes_free(&list[r]);
+    free(list);
+    if (!e && lost) e = fail(err, ERR_MEMORY, "no memory for the boxes of %s", t->name);
+    if (!e && left > 0)
+        e = fail(err, ERR_CHECK, "%s: no device of the plan has %lld of its elements", t->name, (long long)left);
+    return e;
+}

@@ -1,0 +1,306 @@
+/* transfer.c -- copies a device's numbers out of a trainer, sends what moves, and puts numbers into a trainer.
+ * run/elastic/ calls.  Errors are agreed on by all devices in transfer_run; carried_take and carried_put are local. */
+#include "emulated_devices/model/collection/transfer.h"
+#include "emulated_devices/model/collect.h"
+#include "emulated_devices/model/collection/holding.h"
+#include "emulated_devices/model/collection/progress.h"
+#include "emulated_devices/schemes/data/tiles.h"
+#include "ref/numeric/convert.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- out of a trainer -------------------------------------------------------------------------------------------- */
+
+static enum error_code carried_open(struct carried *carried, int count, struct error *err)
+{
+    *carried = (struct carried){ .count = count, .boxes = calloc((size_t)count + 1, sizeof *carried->boxes),
+                                 .data = calloc((size_t)count + 1, sizeof *carried->data) };
+    return carried->boxes && carried->data ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d tensors", count);
+}
+
+static enum error_code make_room(char **data, const struct named_tensor *tensor, const struct boxes *boxes,
+                                 struct error *err)
+{
+    *data = calloc((size_t)boxes_total(boxes, tensor->ndim) * dtype_size(tensor->format) + 1, 1);
+    return *data ? OK : fail(err, ERR_MEMORY, "no memory to move %s", tensor->name);
+}
+
+static void take_job(const struct trainer *trainer, const struct named_tensor *tensor, char *data)
+{
+    double number[PROGRESS_NUMBERS];
+    progress_take(trainer, number);
+    if (tensor->job == JOB_PROGRESS) memcpy(data, number, sizeof number);
+    else memcpy(data, trainer->routers.bias, (size_t)tensor->dim[0] * sizeof(double));
+}
+
+/* The tensor's pieces in the order of collection_has: section by section, tile by tile. */
+static enum error_code take_pieces(struct trainer *trainer, const struct named_tensor *tensor, char *to,
+                                   struct error *err)
+{
+    struct trainer *section;
+    enum error_code e = OK;
+    for (int s = 0; (section = trainer_section(trainer, s)) != NULL; s++) {
+        const struct parameter *const own = parameter_find(&section->parameters, tensor->index);
+        const int tiles = own && !data_keeps_whole(&section->data, tensor->kind)
+            ? tiles_of(&section->plan.data, &own->spec) : own != NULL;
+        for (int tile = 0; tile < tiles && !e; tile++) {
+            struct interval kept;
+            struct tensor piece = tensor_none;
+            e = collect_own(section, own + tile, tensor->kind, &kept, &piece, err);
+            if (!e) memcpy(to, piece.data, tensor_bytes(piece)), to += tensor_bytes(piece);
+            free(piece.data);
+        }
+    }
+    return e;
+}
+
+enum error_code collection_take(const struct collection *collection, int tensor, int rank, struct trainer *own,
+                                struct boxes *boxes, char **data, struct error *err)
+{
+    const struct named_tensor *const t = &collection->tensor[tensor];
+    enum error_code e = collection_has(collection, tensor, rank, boxes, err);
+    if (!e) e = make_room(data, t, boxes, err);
+    if (e || boxes->count == 0) return e;
+    if (t->job) take_job(own, t, *data);
+    else e = take_pieces(own, t, *data, err);
+    return e;
+}
+
+enum error_code carried_take(struct carried *carried, const struct collection *collection, int rank,
+                             struct trainer *own, struct error *err)
+{
+    enum error_code e = carried_open(carried, collection->count, err);
+    for (int t = 0; t < collection->count && !e && own; t++)
+        e = collection_take(collection, t, rank, own, &carried->boxes[t], &carried->data[t], err);
+    return e;
+}
+
+void carried_free(struct carried *carried)
+{
+    for (int t = 0; t < carried->count; t++) {
+        if (carried->boxes) boxes_free(&carried->boxes[t]);
+        if (carried->data) free(carried->data[t]);
+    }
+    free(carried->boxes), free(carried->data);
+    *carried = (struct carried){ 0 };
+}
+
+/* ---- from device to device --------------------------------------------------------------------------------------- */
+
+/* The boxes that one pair moves, one after another in the order of the moves, packed into a message or out of one. */
+static void pack(const struct moves *moves, const struct collection *to, int from, int target,
+                 const struct carried *old, const int *source, struct carried *fresh, char *message)
+{
+    for (int i = 0; i < moves->count; i++) {
+        const struct move *const m = &moves->at[i];
+        if (m->from != from || m->to != target) continue;
+        const struct named_tensor *const t = &to->tensor[m->tensor];
+        const size_t size = dtype_size(t->format);
+        struct box box = m->box;
+        const struct boxes one = { 1, 1, &box };
+        if (fresh) boxes_copy(fresh->data[m->tensor], &fresh->boxes[m->tensor], message, &one, &box, t->ndim, size);
+        else
+            boxes_copy(message, &one, old->data[source[m->tensor]], &old->boxes[source[m->tensor]], &box, t->ndim,
+                       size);
+        message += (size_t)box_elements(&box, t->ndim) * size;
+    }
+}
+
+/* This holds one device's messages of a transfer. */
+struct transfer {
+    const struct moves *moves;          /* of all devices */
+    const struct collection *from, *to; /* the two plans' */
+    int *source;                        /* [tensors of `to`] the same tensor in `from` */
+    char **out, **in;                   /* [ranks] packed messages; NULL: nothing moves */
+    struct message *sent, *received;    /* [ranks] */
+};
+
+static enum error_code open_transfer(struct transfer *transfer, struct error *err)
+{
+    const size_t ranks = (size_t)transfer->moves->ranks, tensors = (size_t)transfer->to->count;
+    transfer->source = calloc(tensors + 1, sizeof *transfer->source);
+    transfer->out = calloc(2 * ranks, sizeof *transfer->out);
+    transfer->sent = calloc(2 * ranks, sizeof *transfer->sent);
+    if (!transfer->source || !transfer->out || !transfer->sent)
+        return fail(err, ERR_MEMORY, "no memory for the messages of %zu devices", ranks);
+    transfer->in = transfer->out + ranks, transfer->received = transfer->sent + ranks;
+    for (int t = 0; t < transfer->to->count; t++)
+        transfer->source[t] = collection_find(transfer->from, transfer->to->tensor[t].name);
+    return OK;
+}
+
+static void close_transfer(struct transfer *transfer)
+{
+    for (int r = 0; transfer->out && r < 2 * transfer->moves->ranks; r++) free(transfer->out[r]);
+    free(transfer->source), free(transfer->out), free(transfer->sent);
+}
+
+/* Room for what this device wants, filled with what stays. */
+static enum error_code fill_own(const struct transfer *transfer, int rank, const struct carried *old,
+                                struct carried *fresh, struct error *err)
+{
+    enum error_code e = carried_open(fresh, transfer->to->count, err);
+    for (int t = 0; t < transfer->to->count && !e; t++) {
+        const struct named_tensor *const tensor = &transfer->to->tensor[t];
+        const int s = transfer->source[t];
+        e = collection_wants(transfer->to, t, rank, &fresh->boxes[t], err);
+        if (!e) e = make_room(&fresh->data[t], tensor, &fresh->boxes[t], err);
+        for (int b = 0; b < old->boxes[s].count && !e; b++)
+            boxes_copy(fresh->data[t], &fresh->boxes[t], old->data[s], &old->boxes[s], &old->boxes[s].at[b],
+                       tensor->ndim, dtype_size(tensor->format));
+    }
+    return e;
+}
+
+static enum error_code make_messages(struct transfer *transfer, int rank, const struct carried *old, struct error *err)
+{
+    enum error_code e = OK;
+    for (int r = 0; r < transfer->moves->ranks && !e; r++) {
+        const uint64_t out = moves_of_pair(transfer->moves, transfer->to, rank, r),
+            in = moves_of_pair(transfer->moves, transfer->to, r, rank);
+        transfer->out[r] = out ? malloc(out) : NULL, transfer->in[r] = in ? malloc(in) : NULL;
+        if ((out && !transfer->out[r]) || (in && !transfer->in[r]))
+            e = fail(err, ERR_MEMORY, "no memory for a message of %llu bytes", (unsigned long long)(out + in));
+        if (!e && out) pack(transfer->moves, transfer->to, rank, r, old, transfer->source, NULL, transfer->out[r]);
+    }
+    return e;
+}
+
+static enum error_code transfer_send_all(const struct transfer *transfer, struct group *everyone, struct error *err)
+{
+    struct exchange x = exchange_begin(everyone, POINT_TO_POINT);
+    struct error unread;
+    enum error_code e = OK;
+    const int ranks = transfer->moves->ranks, self = everyone->rank;
+    for (int r = 0; r < ranks; r++)
+        if (transfer->in[r])
+            transfer->received[r] = message_receive(&x, r, transfer->in[r],
+                                                    moves_of_pair(transfer->moves, transfer->to, r, self));
+    for (int r = 0; r < ranks; r++)
+        if (transfer->out[r])
+            transfer->sent[r] = message_send(&x, r, transfer->out[r],
+                                             moves_of_pair(transfer->moves, transfer->to, self, r));
+    /* Every message is waited for, also after an error: the carrier uses its buffer until then. */
+    for (int r = 0; r < ranks; r++) {
+        const enum error_code in =
+            transfer->in[r] ? message_wait(everyone->comm, transfer->received[r], e ? &unread : err) : OK;
+        if (!e) e = in;
+        const enum error_code out =
+            transfer->out[r] ? message_wait(everyone->comm, transfer->sent[r], e ? &unread : err) : OK;
+        if (!e) e = out;
+    }
+    return e;
+}
+
+/* The ledger's count of this device since `before`, against the moves. */
+static enum error_code check_moved(const struct group *everyone, const struct traffic *before,
+                                   const struct moves *moves, struct error *err)
+{
+    const struct traffic *const now = &everyone->comm->counted.of[everyone->kind].of[POINT_TO_POINT];
+    const struct moved *const own = &moves->of[everyone->rank];
+    const uint64_t sent = now->bytes_sent - before->bytes_sent, received = now->bytes_received - before->bytes_received;
+    return sent == own->sent && received == own->received ? OK
+        : fail(err, ERR_CHECK, "device %d has sent %llu and received %llu bytes of the job's state, not %llu and %llu",
+               everyone->rank, (unsigned long long)sent, (unsigned long long)received, (unsigned long long)own->sent,
+               (unsigned long long)own->received);
+}
+
+enum error_code transfer_run(struct group *everyone, const struct moves *moves, const struct collection *from,
+                             const struct collection *to, const struct carried *old, struct carried *fresh,
+                             struct error *err)
+{
+    struct transfer t = { .moves = moves, .from = from, .to = to };
+    const struct traffic before = everyone->comm->counted.of[everyone->kind].of[POINT_TO_POINT];
+    const int rank = everyone->rank;
+    *fresh = (struct carried){ 0 };
+    enum error_code e = open_transfer(&t, err);
+    if (!e) e = fill_own(&t, rank, old, fresh, err);
+    if (!e) e = make_messages(&t, rank, old, err);
+    e = group_agree(everyone, e, err);
+    if (!e) e = transfer_send_all(&t, everyone, err);
+    for (int r = 0; r < moves->ranks && !e; r++)
+        if (t.in[r]) pack(moves, to, r, rank, NULL, NULL, fresh, t.in[r]);
+    if (!e) e = check_moved(everyone, &before, moves, err);
+    close_transfer(&t);
+    return group_agree(everyone, e, err);
+}
+
+/* ---- into a trainer ---------------------------------------------------------------------------------------------- */
+
+static void put_job(struct trainer *trainer, const struct named_tensor *tensor, const char *data)
+{
+    double number[PROGRESS_NUMBERS];
+    if (tensor->job == JOB_ROUTER_BIAS) {
+        memcpy(trainer->routers.bias, data, (size_t)tensor->dim[0] * sizeof(double));
+        return;
+    }
+    memcpy(number, data, sizeof number);
+    progress_put(trainer, number);
+}
+
+/* The rounded weights of a piece: of the masters that this device has, and what was carried of the others. */
+static enum error_code put_rounded(struct trainer *section, const struct parameter *own, const char **from,
+                                   struct error *err)
+{
+    struct holding held, masters;
+    const size_t size = dtype_size(section->plan.dtype);
+    enum error_code e = holding_of(section, section->comm->rank, own->index, own->tile, KIND_WEIGHT, &held, err);
+    if (!e) e = holding_of(section, section->comm->rank, own->index, own->tile, KIND_MASTER, &masters, err);
+    struct tensor whole = tensor_1d(NULL, section->plan.dtype, e ? 0 : layout_count(&held.layout)), piece;
+    struct interval kept;
+    if (!e) e = collect_own(section, own, KIND_MASTER, &kept, &piece, err);
+    if (e) return e;
+    whole.data = calloc(tensor_bytes(whole) + 1, 1);
+    if (whole.data) {
+        struct tensor rounded = tensor_1d((char *)whole.data + (size_t)kept.first * size, whole.dtype, kept.count);
+        tensor_convert(rounded, piece);
+        const struct interval part[2] = {
+            { held.kept.first, kept.count ? kept.first - held.kept.first : held.kept.count },
+            { interval_end(kept), kept.count ? interval_end(held.kept) - interval_end(kept) : 0 },
+        };
+        for (int i = 0; i < 2; i++) {
+            memcpy((char *)whole.data + (size_t)part[i].first * size, *from, (size_t)part[i].count * size);
+            *from += (size_t)part[i].count * size;
+        }
+        collect_keep(section, own, KIND_WEIGHT, whole);
+    } else e = fail(err, ERR_MEMORY, "no memory to keep %s", own->spec.name);
+    free(piece.data), free(whole.data);
+    return e;
+}
+
+static enum error_code put_piece(struct trainer *section, const struct named_tensor *tensor,
+                                 const struct parameter *own, const char **from, struct error *err)
+{
+    struct holding held;
+    if (tensor->rounded) return put_rounded(section, own, from, err);
+    enum error_code e = holding_of(section, section->comm->rank, own->index, own->tile, tensor->kind, &held, err);
+    struct tensor piece = tensor_1d(NULL, tensor->format, e ? 0 : layout_count(&held.layout));
+    if (e) return e;
+    piece.data = calloc(tensor_bytes(piece) + 1, 1);
+    if (piece.data == NULL) return fail(err, ERR_MEMORY, "no memory to keep %s", tensor->name);
+    const size_t size = dtype_size(tensor->format), bytes = (size_t)held.kept.count * size;
+    memcpy((char *)piece.data + (size_t)held.kept.first * size, *from, bytes);
+    *from += bytes;
+    collect_keep(section, own, tensor->kind, piece);
+    free(piece.data);
+    return e;
+}
+
+enum error_code carried_put(const struct carried *carried, const struct collection *collection, struct trainer *own,
+                            struct error *err)
+{
+    enum error_code e = OK;
+    for (int t = 0; t < collection->count && !e; t++) {
+        const struct named_tensor *const tensor = &collection->tensor[t];
+        const char *from = carried->data[t];
+        struct trainer *section;
+        if (tensor->job) put_job(own, tensor, from);
+        for (int s = 0; !tensor->job && (section = trainer_section(own, s)) != NULL; s++) {
+            const struct parameter *const p = parameter_find(&section->parameters, tensor->index);
+            const int tiles = p && !data_keeps_whole(&section->data, tensor->kind)
+                ? tiles_of(&section->plan.data, &p->spec) : p != NULL;
+            for (int tile = 0; tile < tiles && !e; tile++) e = put_piece(section, tensor, p + tile, &from, err);
+        }
+    }
+    return e;
+}

@@ -1,0 +1,217 @@
+/* elastic.c -- runs the phases of a run whose mesh changes, and moves the state between them.
+ * session_start.c calls.  Every error is agreed on by all devices, also by those that wait. */
+#include "emulated_devices/run/elastic/elastic.h"
+#include "emulated_devices/model/checkpoint/sharded/manifest.h"
+#include "emulated_devices/run/elastic/phase.h"
+#include "emulated_devices/run/session.h"
+#include "ref/io/figures.h"
+#include "ref/io/json.h"
+#include "ref/io/terminal.h"
+#include <stdio.h>
+#include <stdlib.h>
+
+#define PICOSECONDS 1e12                /* in a second */
+
+int elastic_changes(const struct train_options *options) { return options->elastic ? options->elastic->count : 0; }
+
+int elastic_devices(const struct train_options *options)
+{
+    int most = options->plan.mesh.devices;
+    for (int i = 0; i < elastic_changes(options); i++) {
+        const int devices = options->elastic->change[i].options->plan.mesh.devices;
+        most = devices > most ? devices : most;
+    }
+    return most;
+}
+
+enum error_code elastic_about(const struct train_options *options, int change, enum error_code e, struct error *err)
+{
+    char where[sizeof(struct printable) + 40];
+    if (e == OK) return OK;
+    snprintf(where, sizeof where, "--elastic %s, line %d:", printable_path(options->elastic_file).text,
+             options->elastic->change[change].line);
+    return fail_about(err, e, where);
+}
+
+void elastic_json(cJSON *root, const struct train_options *options)
+{
+    const struct elastic *const run = options->elastic;
+    const int64_t first = options->resume ? options->saved.step : 0;
+    char mesh[256];
+    if (run == NULL) return;
+    cJSON *const o = cJSON_AddObjectToObject(root, "elastic"), *const changes = cJSON_AddArrayToObject(o, "changes");
+    for (int i = 0; i < run->count; i++) {
+        const struct elastic_change *const c = &run->change[i];
+        json_add(json_row(changes), "after_step %g mesh %s devices %d moved_bytes %g stayed_bytes %g boxes %d "
+                 "messages %d virtual_ps %g", (double)(first + c->step),
+                 mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved,
+                 (double)c->stays, c->boxes, c->messages, (double)c->time);
+    }
+    cJSON *const losses = cJSON_AddArrayToObject(o, "earlier_losses");
+    for (int64_t i = 0; i < run->losses; i++) cJSON_AddItemToArray(losses, cJSON_CreateNumber(run->loss[i]));
+}
+
+/* This holds a run on one device: the plan of the phase that has ended, or runs, and its numbers. */
+struct elastic_device {
+    struct comm *comm;                  /* all devices */
+    const struct train_options *options;        /* of the run */
+    struct outlined *now;               /* the current phase's plan */
+    struct carried numbers;             /* this device's, between two phases */
+    uint64_t print;                     /* rank 0: the fingerprint of all weights, between two phases */
+};
+
+/* ---- a phase ----------------------------------------------------------------------------------------------------- */
+
+/* The run's options with a phase's plan and number of steps.  Rates and checkpoints are those of the whole run. */
+static struct train_options options_of_phase(const struct train_options *run, int phase)
+{
+    const struct elastic *const elastic = run->elastic;
+    const int64_t begin = phase > 0 ? elastic->change[phase - 1].step : 0;
+    const int64_t end = phase < elastic->count ? elastic->change[phase].step : run->steps;
+    struct train_options o = phase > 0 ? *elastic->change[phase - 1].options : *run;
+    o.lr_steps = run->lr_steps ? run->lr_steps : (run->resume ? run->saved.step : 0) + run->steps;
+    o.steps = end - begin, o.later_steps = run->steps - end;
+    o.elastic = run->elastic, o.elastic_file = run->elastic_file;
+    return o;
+}
+
+/* Devices of the mesh train; the others only learn how that ended. */
+static enum error_code run_phase(struct elastic_device *device, int number, const struct train_data *data,
+                                 const char *overridden, int *status, bool *stopped, struct error *err)
+{
+    const struct train_options options = options_of_phase(device->options, number);
+    const struct cluster own = cluster_of_rank(&options.cluster, device->comm->rank);
+    struct phase phase = { .plan = device->now, .comes = number > 0 ? &device->numbers : NULL,
+                           .last = number == device->options->elastic->count, .run = device->options->elastic };
+    struct comm part;
+    enum error_code e = OK;
+    if (mesh_has(&options.plan.mesh, device->comm->rank)) {
+        clock_restart(&device->comm->device->clock, &own, options.plan.dtype);
+        device_count_anew(device->comm->device);
+        e = comm_part(&part, device->comm, options.plan.mesh.devices, err);
+        if (!e) {
+            e = session_on_device(&part, &options, data, overridden, &phase, status, err);
+            comm_part_close(&part, device->comm);
+        }
+    }
+    e = comm_agree(device->comm, e, err);
+    if (!e && device->comm->rank == 0 && number > 0 && phase.before != device->print)
+        e = fail(err, ERR_CHECK, "weights have the fingerprint %016llx after the mesh has changed, and %016llx before",
+                 (unsigned long long)phase.before, (unsigned long long)device->print);
+    e = comm_agree(device->comm, e, err);
+    carried_free(&device->numbers);
+    device->numbers = phase.goes, device->print = phase.after;
+    int32_t ends = phase.stopped;
+    if (!e) e = comm_tell(device->comm, &ends, sizeof ends, err);
+    *stopped = ends != 0;
+    return e;
+}
+
+/* ---- between phases ---------------------------------------------------------------------------------------------- */
+
+static int count_messages(const struct moves *moves, const struct collection *to)
+{
+    int n = 0;
+    for (int a = 0; a < moves->ranks; a++)
+        for (int b = 0; b < moves->ranks; b++) n += moves_of_pair(moves, to, a, b) > 0;
+    return n;
+}
+
+static void say_moved(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
+{
+    char old[256], new[256];
+    say(out, 8, "elastic after step %lld: %s becomes %s; %s moved in %d boxes and %d message%s, the fewest bytes there "
+        "can be; %s stayed; virtual %s", (long long)step, mesh_words(before, old, sizeof old),
+        mesh_words(&change->options->plan, new, sizeof new), size_format(change->moved).text, change->boxes,
+        change->messages, plural(change->messages), size_format(change->stays).text,
+        time_format((double)change->time / PICOSECONDS).text);
+    fflush(out);
+}
+
+/* The slowest device's time, on rank 0. */
+static enum error_code bring_time(struct comm *comm, picoseconds *time, struct error *err)
+{
+    const picoseconds own = comm->device->clock.now;
+    picoseconds *const all = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *all) : NULL;
+    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for a list of devices") : OK;
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_bring(comm, &own, sizeof own, all, err);
+    for (int r = 0; all && r < comm->size && !e; r++) *time = all[r] > *time ? all[r] : *time;
+    free(all);
+    return e;
+}
+
+static enum error_code move_state(struct elastic_device *device, struct elastic_change *change, struct outlined *next,
+                                  struct error *err)
+{
+    struct comm *const comm = device->comm;
+    const struct train_options *const o = change->options;
+    const struct cluster own = cluster_of_rank(&o->cluster, comm->rank);
+    struct moves moves = { .count = 0 };
+    struct group everyone = { .comm = NULL };
+    struct carried fresh = { .count = 0 };
+    clock_restart(&comm->device->clock, &own, o->plan.dtype);
+    enum error_code e = moves_open(&moves, comm->size, &o->cluster, err);
+    if (!e) e = moves_between(&moves, &device->now->collection, &next->collection, err);
+    if (!e && device->numbers.count == 0)
+        e = carried_take(&device->numbers, &device->now->collection, comm->rank, NULL, err);
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_agree(comm, group_world(&everyone, comm, err), err);
+    if (!e)
+        e = transfer_run(&everyone, &moves, &device->now->collection, &next->collection, &device->numbers, &fresh,
+                         err);
+    if (!e) e = bring_time(comm, &change->time, err);
+    change->moved = moves.bytes, change->stays = moves.stays, change->boxes = moves.count;
+    if (!e && comm->rank == 0) change->messages = count_messages(&moves, &next->collection);
+    carried_free(&device->numbers);
+    device->numbers = fresh;
+    group_close(&everyone);
+    moves_close(&moves);
+    return e;
+}
+
+/* From the plan of one phase to that of the next. */
+static enum error_code change_mesh(struct elastic_device *device, int number, struct error *err)
+{
+    struct elastic_change *const change = &device->options->elastic->change[number];
+    const int64_t first = device->options->resume ? device->options->saved.step : 0;
+    struct outlined *const next = calloc(1, sizeof *next);
+    enum error_code e = next ? OK : fail(err, ERR_MEMORY, "no memory for another mesh");
+    const bool open = !e && (e = outlined_open(next, &change->options->plan, FOR_DEVICES, -1, err)) == OK;
+    e = comm_agree(device->comm, e, err);
+    if (!e) e = move_state(device, change, next, err);
+    if (!e && device->comm->rank == 0)
+        say_moved(run_stream(device->options), change, first + change->step, &device->now->trainer.plan);
+    if (e && open) outlined_close(next);
+    if (e) {
+        free(next);
+        return e;
+    }
+    outlined_close(device->now);
+    free(device->now);
+    device->now = next;
+    return OK;
+}
+
+enum error_code elastic_run(struct comm *comm, const struct train_options *options, const struct train_data *data,
+                            const char *overridden, int *status, struct error *err)
+{
+    struct elastic *const elastic = options->elastic;
+    struct elastic_device device = { .comm = comm, .options = options, .now = calloc(1, sizeof *device.now) };
+    bool stopped = false;
+    enum error_code e = device.now ? OK : fail(err, ERR_MEMORY, "no memory for a mesh");
+    const bool open = !e && (e = outlined_open(device.now, &options->plan, FOR_DEVICES, -1, err)) == OK;
+    elastic->loss = calloc((size_t)options->steps + 1, sizeof *elastic->loss), elastic->losses = 0;
+    if (!e && elastic->loss == NULL)
+        e = fail(err, ERR_MEMORY, "no memory for the losses of %lld steps", (long long)options->steps);
+    e = comm_agree(comm, e, err);
+    for (int n = 0; n <= elastic->count && !e && !stopped; n++) {
+        if (n > 0) e = elastic_about(options, n - 1, change_mesh(&device, n - 1, err), err);
+        if (!e) e = run_phase(&device, n, data, overridden, status, &stopped, err);
+    }
+    carried_free(&device.numbers);
+    if (open) outlined_close(device.now);
+    free(device.now), free(elastic->loss);
+    elastic->loss = NULL;
+    return e;
+}
