@@ -5,7 +5,7 @@
 
 #define PICOSECOND 1e-12
 
-static int ascending(const void *a, const void *b)
+static int metrics_ascending(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -22,7 +22,7 @@ struct time_spread time_spread_of(double *seconds, int64_t count)
 {
     struct time_spread s = { .count = count };
     if (count == 0) return s;
-    qsort(seconds, (size_t)count, sizeof *seconds, ascending);
+    qsort(seconds, (size_t)count, sizeof *seconds, metrics_ascending);
     for (int64_t i = 0; i < count; i++) s.mean += seconds[i] / (double)count;
     s.p50 = percentile(seconds, count, 0.5), s.p90 = percentile(seconds, count, 0.9);
     s.p99 = percentile(seconds, count, 0.99), s.most = seconds[count - 1];

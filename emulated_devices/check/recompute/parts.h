@@ -290,8 +290,8 @@ void single_begin_with(struct single *, struct single_name, const char *made_by,
 /* Begin a result of some rows of a matrix that has `whole`. */
 bool single_begin_block(struct single *, struct single_name, const char *made_by, struct single_block, int64_t whole,
                         int64_t cols);
-/* What the tiles, or blocks, of a result add up to.  The first that is wrong begins with this token, and has its first
- * wrong row here.  A tally begins with zeros; its owner frees `col`. */
+/* A tally sums what the tiles, or blocks, of a result have.  The first that is wrong begins with this token, and has
+ * its first wrong row here.  A tally begins with zeros; its owner frees `col`. */
 struct single_tally {
     struct single_result sum;
     unsigned char *col;                         /* [cols] not 0: something in it is wrong; NULL: nothing is */

@@ -110,7 +110,7 @@ const char *single_describe(const struct single_result *result, char *out, size_
 {
     char place[96], seen[64] = "";
     describe_place(result, place, sizeof place);
-    /* What explains a part of a large result may not be all that is wrong. */
+    /* A mistake that explains a part of a large result may not be all that is wrong. */
     if (result->seen_rows > 0 && result->mistake[0])
         snprintf(seen, sizeof seen, " (as rows %lld to %lld show)", (long long)result->seen_row,
                  (long long)(result->seen_row + result->seen_rows - 1));

@@ -135,8 +135,8 @@ static enum error_code check_step(const struct train_options *options, const str
     return line_wrong(options, line, ERR_USAGE, why, err);
 }
 
-static enum error_code read_line(struct train_options *options, const struct run_kind *kind, char *text, int line,
-                                 struct error *err)
+static enum error_code elastic_read_line(struct train_options *options, const struct run_kind *kind, char *text,
+                                         int line, struct error *err)
 {
     struct elastic_words *const all = words_of(options);
     char where[sizeof(struct printable) + 40], *rest;
@@ -163,7 +163,7 @@ static enum error_code read_line(struct train_options *options, const struct run
     return e ? e : fail_about(err, refuse(change->options, err), where);
 }
 
-static enum error_code read_lines(struct train_options *options, const struct run_kind *kind, char *text,
+static enum error_code elastic_read_lines(struct train_options *options, const struct run_kind *kind, char *text,
                                   struct error *err)
 {
     enum error_code e = OK;
@@ -174,7 +174,7 @@ static enum error_code read_lines(struct train_options *options, const struct ru
         if (next) *next++ = '\0';
         own[strcspn(own, "\r")] = '\0';
         line++;
-        if (own[0] != '\0' && own[0] != '#') e = read_line(options, kind, own, line, err);
+        if (own[0] != '\0' && own[0] != '#') e = elastic_read_line(options, kind, own, line, err);
     }
     if (!e && options->elastic->count == 0)
         e = fail(err, ERR_USAGE, "--elastic %s: has no line with a step and a mesh",
@@ -198,7 +198,7 @@ enum error_code elastic_read(struct train_options *options, const struct run_kin
         e = fail(err, ERR_MEMORY, "no memory for a list of meshes");
     if (!e && strlen(text) != count)
         e = fail(err, ERR_FORMAT, "--elastic %s: is no text", printable_path(options->elastic_file).text);
-    if (!e) e = read_lines(options, kind, text, err);
+    if (!e) e = elastic_read_lines(options, kind, text, err);
     free(text);
     return e;
 }

@@ -175,7 +175,8 @@ struct sections;
 enum error_code layer_plan_sections(const struct layer_table *, const struct layer_plan *, const struct plan *base,
                                     struct plan *, struct sections *, struct error *);
 
-/** The same without a check that the model can be trained so: of a table that was read, for a file of a plan. */
+/** Fill the sections of a plan by layers, also of one that the model cannot be trained with: of a table from a file.
+ *  @return OK, for sections_free; ERR_MEMORY or ERR_PLAN with nothing to free. */
 enum error_code layer_plan_fill(const struct layer_table *, const struct layer_plan *, const struct plan *base,
                                 struct plan *, struct sections *, struct error *);
 

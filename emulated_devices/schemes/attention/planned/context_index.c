@@ -148,7 +148,7 @@ static void list_block(struct listing *listing, int block)
     listing->last[block] = listing->device, listing->block[listing->count++] = block;
 }
 
-static int ascending(const void *x, const void *y) { return (*(const int *)x > *(const int *)y) -
+static int index_ascending(const void *x, const void *y) { return (*(const int *)x > *(const int *)y) -
                                                              (*(const int *)x < *(const int *)y); }
 
 /* List the blocks of a device: its own, those of its moves, and those that it or another device is guest of. */
@@ -162,7 +162,7 @@ static void list_device(struct listing *listing, const struct context_index *ind
     for (int data = 0; data < 2; data++)
         for (int64_t i = 0; i < context_list_count(&index->guests[data], d); i++)
             list_block(listing, index->guest[data][context_list_of(&index->guests[data], d)[i]].block);
-    if (listing->count > 0) qsort(listing->block, (size_t)listing->count, sizeof *listing->block, ascending);
+    if (listing->count > 0) qsort(listing->block, (size_t)listing->count, sizeof *listing->block, index_ascending);
 }
 
 static bool list_here(struct context_index *index, const struct context_plan *plan)
