@@ -57,7 +57,7 @@ struct collection {
  * @param replicas  that train apart, of which files have each; 0: none do.
  * @return OK or ERR_MEMORY; collection_close works after both.
  */
-enum error_code collection_open(struct collection *, struct trainer *, enum collection_use, int replicas,
+enum error_code collection_open(struct collection *, struct trainer *trainer, enum collection_use, int replicas,
                                 struct error *);
 void collection_close(struct collection *);
 
@@ -73,7 +73,8 @@ uint64_t collection_bytes(const struct collection *);
  * @param[out] boxes  appended to; none if the rank is no device of the mesh, or has no part of the tensor.
  * @return OK or ERR_MEMORY.
  */
-enum error_code collection_has(const struct collection *, int tensor, int rank, struct boxes *, struct error *);
+enum error_code collection_has(const struct collection *, int tensor, int rank, struct boxes *boxes,
+                               struct error *);
 
 /** The boxes that a rank needs to train: in a run what it has, of files all of which its weights are made.  Pure.
  *  @return as collection_has. */

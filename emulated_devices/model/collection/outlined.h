@@ -19,7 +19,7 @@ struct outlined {
  *  @param outlined  stays where it is until outlined_close.
  *  @param replicas  as collection_open takes them; -1: as many as the plan has.
  *  @return OK, ERR_PLAN or ERR_MEMORY, with nothing to close. */
-enum error_code outlined_open(struct outlined *, const struct plan *, enum collection_use, int replicas,
+enum error_code outlined_open(struct outlined *outlined, const struct plan *, enum collection_use, int replicas,
                               struct error *);
 void outlined_close(struct outlined *);
 

@@ -41,9 +41,12 @@ void layer_search_offer(struct layer_search *, const struct layer_plan *);
  *  the remainder in the last.  @return whether stages of so many devices fill all devices and have layers. */
 bool layer_plan_evenly(const struct layer_table *, int devices, struct layer_plan *);
 
-/** Go through all plans of the table.  @param each  is called with every legal plan, also those that do not fit.
- *  @return how many plans there are; `most` + 1 if there are more, and then not all were seen. */
+/** This type is a function that is called with a legal plan of a table. */
 typedef void layer_plan_fn(void *context, const struct layer_plan *, const struct layer_verdict *);
+
+/** Go through all plans of the table.
+ *  @param each  is called with every legal plan, also those that do not fit.
+ *  @return how many plans there are; `most` + 1 if there are more, and then not all were seen. */
 int64_t layer_plans_each(const struct layer_table *, int64_t most, layer_plan_fn *each, void *context);
 
 #endif

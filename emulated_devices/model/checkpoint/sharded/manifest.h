@@ -34,7 +34,7 @@ struct shard_tensor {
 struct manifest {
     char mesh[256];                     /* words of the mesh that wrote it */
     int files, tensors;                 /* entries of the two lists */
-    struct shard_file *file;            /* [files] of device 0, 1, .. */
+    struct shard_file *file;            /* [files] one of each device, in order */
     struct shard_tensor *tensor;        /* [tensors] as in the collection */
     struct shard_tensor **by_name;      /* [tensors] sorted */
 };
