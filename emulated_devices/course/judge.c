@@ -155,7 +155,7 @@ static enum error_code answer_check(struct text_desk *text_desk, int asked, int 
         n = read(asked, &word, 1);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return OK;
-        e = command_serve(text_desk->build, text_desk->program, text_desk->request, &text_desk->left, err);
+        e = command_serve_check(text_desk->build, text_desk->program, text_desk->request, &text_desk->left, err);
         if (!e && write(answers, &word, 1) != 1) return OK;
     }
     return e;

@@ -40,4 +40,13 @@ for pair in norm:NORM_ positions:POSITIONS_ mlp:MLP_ activation:ACTIVATION_ norm
 done
 if [ -z "$mixed" ]; then echo "[       OK ] kinds_are_of_their_fields"
 else echo "a kind is compared with a name of another kind"; failed=1; echo "[  FAILED  ] kinds_are_of_their_fields"; fi
+# The linker takes the first function of a name that it finds in a library, whatever its arguments, and says nothing.
+echo "[ RUN      ] functions_are_defined_once"
+if ! type nm >/dev/null 2>&1; then echo 'skipped: there is no nm'
+else
+    twice=$(nm -A --defined-only "$BUILD/libdevices.a" "$BUILD/libref.a" 2>/dev/null | awk 'NF >= 3 && $(NF - 1) ~ /^[TDBR]$/ { print $NF }' | sort | uniq -d)
+    nm --defined-only "$BUILD/libref.a" 2>/dev/null | grep -q ' T ' || twice="nothing: $BUILD/libref.a has no symbols"
+    [ -z "$twice" ] || { echo "defined in two files: $twice"; failed=1; echo "[  FAILED  ] functions_are_defined_once"; }
+fi
+[ -n "${twice:-}" ] || echo "[       OK ] functions_are_defined_once"
 [ -z "$failed" ] || exit 1

@@ -24,7 +24,7 @@ struct failures_asked {
     double between, device_between;     /* hours between failures of the job, of one device; at most one is not 0 */
     double restart;                     /* seconds; negative: RESTART_ASSUMED */
     uint64_t storage;                   /* bytes a second that all devices write together; 0: each its host's drive */
-    const char *checkpoint;             /* how it is saved: sync, async */
+    const char *checkpoint;             /* how it is saved: sync, async; NULL: nobody can ask */
     uint64_t every;                     /* steps between saves; 0: as many as are best */
 };
 

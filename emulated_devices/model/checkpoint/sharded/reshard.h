@@ -32,7 +32,8 @@ struct resharding {
  * @return OK; ERR_FORMAT if it is not sharded, or its manifest is wrong; ERR_PLAN if the state does not fit the mesh;
  *         ERR_FILE; ERR_MEMORY.  reshard_close works after all.
  */
-enum error_code reshard_open(struct resharding *, const struct checkpoint *from, const struct plan *plan, struct error *);
+enum error_code reshard_open(struct resharding *, const struct checkpoint *from, const struct plan *plan,
+                             struct error *);
 
 /** Write the new folder, which may have an earlier checkpoint but may not be the old folder.
  *  @return OK; ERR_CHECK if other bytes were read than foreseen; ERR_FORMAT if a checksum is wrong; ERR_FILE;
