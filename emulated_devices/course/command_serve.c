@@ -1,6 +1,6 @@
 /* command_serve.c -- the judge runs a command of this program for a check, in the cage: a student chose its flags.
- * judge.c calls command_serve_check when a check of a text asks.  The check's process may have been taken over by its text,
- * so nothing that it wrote is trusted.  ERR_FILE: the command cannot be run at all. */
+ * judge.c calls command_serve_check when a check of a text asks.  The check's process may have been taken over by its
+ * text, so nothing that it wrote is trusted.  ERR_FILE: the command cannot be run at all. */
 #include "emulated_devices/course/command_serve.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -94,7 +94,7 @@ static const char *closed_folder(const char *path, char *folder, size_t size)
 }
 
 enum error_code command_serve_check(const struct build *build, const char *program, struct command_request *request,
-                              double *left, struct error *err)
+                                    double *left, struct error *err)
 {
     struct cage_end end;
     end_texts(request);

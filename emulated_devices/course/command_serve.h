@@ -13,7 +13,7 @@
  * @param[in,out] left  seconds of a processor that the lesson has left.
  * @return OK; ERR_FILE, ERR_MEMORY: nothing can be run here at all, which is nobody's mistake in a lesson.
  */
-enum error_code command_serve_check(const struct build *build, const char *program, struct command_request *, double *left,
-                              struct error *);
+enum error_code command_serve_check(const struct build *build, const char *program, struct command_request *,
+                                    double *left, struct error *);
 
 #endif

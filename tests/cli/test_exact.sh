@@ -139,7 +139,7 @@ test_refused() {
     refuse() { run train --arithmetic exact "$@"; expect_status 2; }
     refuse --model tiny --dtype fp64;                   expect_error 'fp64'
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
-    refuse --model mixtral-tiny --balance-over batch --dp 2 --ep 2 --dispatch tutel;    expect_error 'tutel'
+    refuse --model mixtral-tiny --balance-over batch --dp 4 --ep 2 --etp 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model parscale-tiny;                       expect_error '--streams'
     refuse --model tiny --cp 2 --attention rsa;         expect_error 'merges results of a query'
     refuse --model tiny --optimizer galore;             expect_error 'galore'

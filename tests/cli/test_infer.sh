@@ -52,7 +52,7 @@ test_help() {
     all=$(for name in train plan; do run $name --help; expect_status 0; grep -oE '^ +--[a-z-]+' "$place/out"; done)
     run infer --help;                                       expect_status 0; expect_columns 100
     expect_out '^usage: orrery infer \[options\]'; expect_out '^ +--ring K'
-    for name in $(sed -n '/of_training\[\]/,/};/p' "$top/emulated_devices/cli/train/kinds.c" | grep -oE '"--[a-z-]+"' | tr -d '"'); do
+    for name in $(sed -n '/^#define OF_TRAINING/,/^$/p' "$top/emulated_devices/cli/train/kinds.c" | grep -oE '"--[a-z-]+"' | tr -d '"'); do
         grep -qxE -- " +$name" <<<"$all" || complain "neither train nor plan has $name"
         ! grep -qE -- "^  $name( |\$)" "$place/out" || complain "infer has $name"
     done
