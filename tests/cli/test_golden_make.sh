@@ -213,7 +213,7 @@ test_a_mixture_in_microbatches() {
     run check own.safetensors own.safetensors;                                      expect_status 0; expect_out '^OK: '
     run train --check own.safetensors --dp 2 --micro 2 --pp 2;                      expect_status 0; expect_out '^OK: '
     run train --check own.safetensors --dp 2
-    expect_status 2; expect_error 'balance losses are of 4 microbatches; with --dp 2 and --micro 1 there are 2'
+    expect_status 2; expect_error 'balance losses are of 4 microbatches; with dp 2 and --micro 1 there are 2'
     [ "$TIER" = verify ] || return 0
     run golden make --out own.safetensors "${own[@]}" --micro 2 --as torch,balance-over=sequence;     expect_status 0
     run check own.safetensors own.safetensors;                                      expect_status 0; expect_out '^OK: '
