@@ -298,7 +298,7 @@ test_overlap() {
 }
 
 test_refusals() {
-    run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check'
+    run plan --help;                    expect_status 0; expect_out '^usage: orrery plan'; expect_no_out '--check '
     run plan --check ref;               expect_status 2; expect_error 'check'
     run plan --steps 0;                 expect_status 2; expect_error '--steps 0: a plan is of at least one step'
     run plan --dp 2000000;              expect_status 2; expect_error '--dp 2000000'
