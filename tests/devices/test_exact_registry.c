@@ -79,7 +79,7 @@ static void test_models(void **state)
     assert_true(taken > 10);
 }
 
-/* What rounds results on their way does so in 16 bits alone, or with slices of experts alone. */
+/* A scheme that rounds results on their way does so in 16 bits alone, or with slices of experts alone. */
 static void test_schemes_that_round_at_times(void **state)
 {
     (void)state;

@@ -130,7 +130,7 @@ static void close_meshes(void)
     }
 }
 
-/* What no plan can do without: each element that a rank wants and has not, once. */
+/* The lower bound: each element that a rank wants and does not have, once. */
 static uint64_t least(const struct mesh_case *from, const struct mesh_case *to)
 {
     uint64_t bytes = 0;

@@ -73,7 +73,7 @@ static void test_clear_choices(void **state)
     assert_false(clear(drawn, 0.3 + 0.99 * reach, 1e-3, &token)), assert_int_equal(token, 2);
     assert_false(clear(drawn, 0.3 - 0.99 * reach, 1e-3, &token)), assert_int_equal(token, 1);
     assert_true(clear(drawn, 0.0, 1e-3, &token)), assert_int_equal(token, 0);
-    /* Of the best two, the second and the third are log(1.5) apart. */
+    /* The best two are drawn from; the second and the third are log(1.5) apart. */
     assert_true(clear(two, 0.1, log(1.5) / 2 - 1e-9, &token) || token == 2);
     assert_false(clear(two, 0.1, log(1.5) / 2 + 1e-9, &token));
     /* 0.35 may go: tokens 0 and 1 do, 0.3 of them, and token 2 would make it 0.6. */

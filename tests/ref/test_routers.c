@@ -411,7 +411,7 @@ static void sequence_losses_of_parts(void **state)
     }
 }
 
-/* Of more experts than are counted at once, and of more rows than one, each choice counts: by the formulas, written
+/* Each choice counts, also with more experts than are counted at once and with several rows: by the formulas, written
  * again.  Choices beyond the first 4096 experts are in a block of their own. */
 static void sequence_losses_of_many_experts(void **state)
 {
