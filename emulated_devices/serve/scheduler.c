@@ -162,7 +162,7 @@ static void plan_running(struct scheduler *scheduler, int64_t *left)
         int64_t n = least(s->count - s->computed, *left);
         if (chunk > 0) n = least(n, chunk);
         if (n == 0) continue;
-        /* Those behind it have no tokens in this iteration yet. */
+        /* Sequences behind this one have no tokens in this iteration yet, so the last can lose its blocks. */
         while (!grow(scheduler, s, s->computed + n))
             if (preempt_last(scheduler) == s) return;
         add_piece(&scheduler->now, s, n);

@@ -33,7 +33,7 @@ static const struct { const char *name, *system; bool plans; } schemes[] = {
     [ZEPPELIN] = { "zeppelin", "Zeppelin", true }, [DCP] = { "dcp", "DCP", true },
 };
 
-/* In place of a part's name: FlexSP has as many microbatches as static schemes have, and does not choose. */
+/* This word stands where a part's name would: FlexSP then has as many microbatches as static schemes have. */
 static const char AS_MANY_MICROS[] = "--micro-tokens";
 
 /* A paper leaves a part out to show what the part gains: `is` without `without` is `of` without what the text names.
