@@ -119,6 +119,29 @@ static void test_balance(void **state)
     }
 }
 
+/* On many devices blocks are as small for a device as on few, though a division sees many of them as one. */
+static void test_many_devices(void **state)
+{
+    (void)state;
+    enum { P = 128, TOKENS = 1 << 17 };
+    int64_t length[MOST_LENGTHS];
+    const struct context_load l = narrow(length, lognormal(length, TOKENS, 7), P, 8);
+    struct context_plan p = plan_of(&l);
+    double pairs = 0;
+    int64_t most_tokens = 0;
+    for (int i = 0; i < p.works; i++) pairs += context_work_pairs(&p, &p.work[i]);
+    for (int d = 0; d < P; d++) {
+        struct intervals tokens = { 0 };
+        context_plan_tokens(&tokens, &p, d);
+        if (intervals_total(&tokens) > most_tokens) most_tokens = intervals_total(&tokens);
+        intervals_free(&tokens);
+    }
+    if (most_pairs(&p) > 1.5 * pairs / P || most_tokens > 1.5 * TOKENS / P)
+        fail_msg("of %d devices one has %.2f of the mean pairs, and one %.2f of the mean tokens", P,
+                 most_pairs(&p) * P / pairs, (double)most_tokens * P / TOKENS);
+    context_plan_free(&p);
+}
+
 /* What is sent between nodes counts most. */
 static void test_nodes(void **state)
 {
@@ -230,7 +253,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_volume),           cmocka_unit_test(test_one_long_sample), cmocka_unit_test(test_balance),
-        cmocka_unit_test(test_nodes),            cmocka_unit_test(test_divisions),
+        cmocka_unit_test(test_nodes),            cmocka_unit_test(test_divisions), cmocka_unit_test(test_many_devices),
         cmocka_unit_test(test_published_figure), cmocka_unit_test(test_same_plan),
         cmocka_unit_test(test_small_plans),
     };

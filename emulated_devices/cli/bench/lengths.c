@@ -67,11 +67,11 @@ static const struct {
       "Zeppelin: placing on all devices at once balances work better, and rings of short samples hide what\n"
       "they send to other nodes.  Those of longer ones do not: --devices 64." },
     { DCP, DCP, 0, "divisions", "rounds of messages",
-      "DCP: each round waits for the one before, which costs more than hiding gains where most of a step\n"
-      "is messages between nodes.  Inside a node rounds gain a hundredth: --devices 8." },
+      "DCP: each round waits for the one before, which costs more than hiding gains inside a node, whose\n"
+      "links are fast.  Between nodes rounds gain: --devices 64." },
     { DCP, DCP, 0, "nodes", "dividing by nodes first",
       "DCP: links between nodes are fast here, and dividing all at once balances work better.  Nodes\n"
-      "come first where these links are slow: --devices 32 --cluster a100-ethernet." },
+      "come first where these links are slow: --devices 64 --cluster a100-ethernet." },
 };
 enum { ABLATIONS = sizeof ablations / sizeof *ablations };
 

@@ -4,7 +4,7 @@
  *          SOSP 2025, arXiv:2510.10620, section 4; code: chenyu-jiang/dcp
  * Group    P devices, which data and context parallelism share: a flat group
  * Layout   a sample of s tokens is cut into ceil(s/n) blocks in a row; n = ceil(T/8P) for a microbatch of T tokens, so
- *          that a device has about 8 blocks (with more than 16 devices n = ceil(T/128)).  A block can be on any device
+ *          that a device has about 8 blocks; 4 of more than 32 devices.  A block can be on any device
  *
  *          P = 2, samples of 8, 4 and 4 tokens, blocks of one token: the numbers are devices
  *          token  0 1 2 3 4 5 6 7    8 9 10 11   12 13 14 15
@@ -12,7 +12,7 @@
  *
  * Plan     a hypergraph: vertices are blocks (weight: tokens) and pairs of blocks that see each other (weight: pairs of
  *          tokens).  A block's queries with their results, and its keys with its values, are an edge each: it has the
- *          block and the pairs that need them, and costs what moving them sends.  Divided (hypergraph.h) first among
+ *          block and the pairs that need them, and costs what moving them sends.  Divided (dcp_divide.h) first among
  *          nodes, then among the devices of each.  The paper's formula, sum of cost times (devices - 1), is the volume
  * Masks    what tokens see may be any ranges of their sample (context_plan.h): pairs of blocks of which none sees the
  *          other are no vertices, and nothing is sent for them.  Runs have those of --mask
@@ -28,12 +28,16 @@
  * ERR_PLAN of the planner.
  */
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
-#include "emulated_devices/schemes/attention/planned/hypergraph.h"
+#include "emulated_devices/schemes/attention/planned/dcp_divide.h"
 #include "emulated_devices/schemes/attention/planned/planned.h"
 #include "emulated_devices/schemes/attention/rings/ring.h"
 #include <stdlib.h>
 
-enum { BLOCKS_OF_A_DEVICE = 8, MOST_BLOCKS = 128, DIVISIONS = 4 };
+enum { DIVISIONS = 4 };
+
+/* Small blocks make work even, and each is a message and a kernel.  A device has 8 blocks while there are few in all, and
+ * 4 on many devices: `orrery bench published --only dcp-masks --every` and `bench lengths --devices 64`, with others. */
+enum { BLOCKS_OF_A_DEVICE = 8, LEAST_BLOCKS_OF_A_DEVICE = 4, FEW_BLOCKS = 128 };
 
 /* The parts that a plan may leave out; load.without has a bit for each. */
 enum dcp_part { WITH_DIVISIONS, WITH_NODES };
@@ -49,9 +53,10 @@ struct dcp {
     const struct context_load *load;
     struct context_plan *plan;          /* works are added with no device: those of a block follow one another */
     int *sample;                        /* [blocks] the first block of its sample */
-    int *work;                          /* [blocks + 1] the first work of each */
-    struct hypergraph g;
-    int *device;                        /* [vertices] block 0, its works, block 1, ... */
+    int64_t *pairs;                     /* [works] of tokens that see each other */
+    int room;                           /* works for which `pairs` has memory */
+    int *work;                          /* [works] device after device */
+    int *first_work;                    /* [devices + 1] where each device's begin */
     int *when;                          /* [blocks][2] of one device: from which division on it has them; -1: never */
 };
 
@@ -59,9 +64,9 @@ struct dcp {
 
 static int64_t block_tokens(const struct context_load *load)
 {
-    /* A small machine gets eight blocks a device; a large one at most 128 in all. */
-    const int64_t all = BLOCKS_OF_A_DEVICE * (int64_t)load->devices;
-    const int64_t blocks = all < MOST_BLOCKS ? all : MOST_BLOCKS;
+    const int64_t P = load->devices, least = LEAST_BLOCKS_OF_A_DEVICE * P;
+    int64_t blocks = BLOCKS_OF_A_DEVICE * P;
+    if (blocks > FEW_BLOCKS) blocks = least > FEW_BLOCKS ? least : FEW_BLOCKS;
     return (load->tokens + blocks - 1) / blocks;
 }
 
@@ -71,8 +76,8 @@ static void dcp_cut(struct dcp *dcp)
     const int64_t n = block_tokens(dcp->load);
     const size_t most = (size_t)(dcp->load->tokens / n) + (size_t)dcp->load->samples;
     struct interval *const sample = context_samples(dcp->load);
-    dcp->sample = malloc((most + 1) * sizeof *dcp->sample), dcp->work = malloc((most + 1) * sizeof *dcp->work);
-    dcp->plan->lost = sample == NULL || dcp->sample == NULL || dcp->work == NULL;
+    dcp->sample = malloc((most + 1) * sizeof *dcp->sample);
+    dcp->plan->lost = sample == NULL || dcp->sample == NULL;
     for (int i = 0; i < dcp->load->samples && !dcp->plan->lost; i++) {
         /* Blocks do not cross samples, and those of a sample are nearly equal. */
         const int parts = (int)((sample[i].count + n - 1) / n), first = dcp->plan->blocks;
@@ -84,92 +89,46 @@ static void dcp_cut(struct dcp *dcp)
     free(sample);
 }
 
+/* Keep the pairs of the work that is added next. */
+static void keep_pairs(struct dcp *dcp, int64_t pairs)
+{
+    if (dcp->plan->works == dcp->room) {
+        const int room = dcp->room ? 2 * dcp->room : 64;
+        int64_t *const longer = realloc(dcp->pairs, (size_t)room * sizeof *longer);
+        dcp->plan->lost |= longer == NULL;
+        if (longer) dcp->pairs = longer, dcp->room = room;
+    }
+    if (!dcp->plan->lost) dcp->pairs[dcp->plan->works] = pairs;
+}
+
 /* Add the works of each block with those blocks of its sample of which it sees something. */
 static void pair_up(struct dcp *dcp)
 {
     struct context_plan *const p = dcp->plan;
-    for (int b = 0; b < p->blocks && !p->lost; b++) {
-        dcp->work[b] = p->works;
+    for (int b = 0; b < p->blocks && !p->lost; b++)
         for (int key = dcp->sample[b]; key < p->blocks && dcp->sample[key] == dcp->sample[b]; key++) {
-            if (context_pairs(dcp->load, &p->block[b], &p->block[key]) > 0)
-                context_add_work(p, (struct context_work){ b, key, 0, 0 });
+            const int64_t pairs = (int64_t)context_pairs(dcp->load, &p->block[b], &p->block[key]);
+            if (pairs <= 0 || p->lost) continue;
+            keep_pairs(dcp, pairs);
+            context_add_work(p, (struct context_work){ b, key, 0, 0 });
         }
-    }
-    if (!p->lost) dcp->work[p->blocks] = p->works;
-}
-
-/* ---- the hypergraph ---------------------------------------------------------------------------------------------- */
-
-/* Allocate V vertices for blocks and works, and two edges for each block: its queries, its keys. */
-static bool open_hypergraph(struct dcp *dcp)
-{
-    const size_t blocks = (size_t)dcp->plan->blocks, works = (size_t)dcp->plan->works, V = blocks + works;
-    dcp->g = (struct hypergraph){ .vertices = (int)V, .edges = (int)(2 * blocks),
-                                .weight = calloc(V + 1, sizeof *dcp->g.weight),
-                                .cost = malloc((2 * blocks + 1) * sizeof *dcp->g.cost),
-                                .first = malloc((2 * blocks + 1) * sizeof *dcp->g.first),
-                                .pin = malloc(2 * (V + 1) * sizeof *dcp->g.pin) };
-    dcp->device = calloc(V + 1, sizeof *dcp->device), dcp->when = malloc((2 * blocks + 1) * sizeof *dcp->when);
-    return dcp->g.weight && dcp->g.cost && dcp->g.first && dcp->g.pin && dcp->device && dcp->when;
-}
-
-/* A block's vertex is before those of its works. */
-static int vertex_of_block(const struct dcp *dcp, int b) { return dcp->work[b] + b; }
-static int vertex_of_work(const struct dcp *dcp, int w) { return w + dcp->plan->work[w].query + 1; }
-
-/* Set a block's weight and its two edges; *pins is the next free entry of the list of pins. */
-static void add_edges(struct dcp *dcp, int b, int *pins)
-{
-    const int64_t n = context_block_tokens(&dcp->plan->block[b]);
-    /* A block weighs its tokens (second weight); works weigh pairs (first weight). */
-    dcp->g.weight[vertex_of_block(dcp, b)][1] = n;
-    dcp->g.cost[2 * b] = 2 * n * dcp->load->query_width, dcp->g.cost[2 * b + 1] = n * dcp->load->key_width;
-    dcp->g.first[2 * b] = *pins;
-    /* The first edge of a block joins it to all works with its queries. */
-    for (int v = vertex_of_block(dcp, b); v <= dcp->work[b + 1] + b; v++) dcp->g.pin[(*pins)++] = v;
-    dcp->g.first[2 * b + 1] = *pins;
-    dcp->g.pin[(*pins)++] = vertex_of_block(dcp, b);
-    /* The second edge joins it to all works with its keys, whoever asks. */
-    for (int q = dcp->sample[b]; q < dcp->plan->blocks && dcp->sample[q] == dcp->sample[b]; q++)
-        for (int w = dcp->work[q]; w < dcp->work[q + 1]; w++)
-            if (dcp->plan->work[w].key == b) dcp->g.pin[(*pins)++] = vertex_of_work(dcp, w);
-}
-
-static void fill_hypergraph(struct dcp *dcp)
-{
-    int pins = 0;
-    for (int b = 0; b < dcp->plan->blocks; b++) add_edges(dcp, b, &pins);
-    dcp->g.first[dcp->g.edges] = pins;
-    for (int w = 0; w < dcp->plan->works; w++) {
-        const struct context_block *const q = &dcp->plan->block[dcp->plan->work[w].query],
-                                   *const k = &dcp->plan->block[dcp->plan->work[w].key];
-        dcp->g.weight[vertex_of_work(dcp, w)][0] = (int64_t)context_pairs(dcp->load, q, k);
-    }
-}
-
-/* Divide the vertices first among nodes, then among the devices of each node. */
-static enum error_code dcp_divide(struct dcp *dcp, struct error *err)
-{
-    const int R = dcp->load->devices, per_node = dcp_has(dcp->load, WITH_NODES) ? dcp->load->node : R;
-    const int nodes = (R + per_node - 1) / per_node;
-    int *const share = calloc(3 * (size_t)R, sizeof *share), *const one = share + R, *const node = one + R;
-    int *const in = malloc(((size_t)dcp->g.vertices + 1) * sizeof *in);
-    enum error_code e = share && in ? OK : fail(err, ERR_MEMORY, "no memory to plan for %d devices", R);
-    for (int i = 0; i < R && !e; i++) one[i] = 1, node[i] = i / per_node, share[i / per_node]++;
-    /* Volume between nodes is made small first, for their links are the slow ones. */
-    if (!e) e = hypergraph_divide(in, &dcp->g, (struct hypergraph_parts){ nodes, share, NULL }, NULL, err);
-    if (!e) e = hypergraph_divide(dcp->device, &dcp->g, (struct hypergraph_parts){ R, one, node }, in, err);
-    free(share), free(in);
-    return e;
 }
 
 /* ---- the schedule ------------------------------------------------------------------------------------------------ */
 
-/* The parts of the hypergraph are devices: homes of blocks, and devices of works. */
-static void dcp_place(struct dcp *dcp)
+/* List the works of each device, and make room for what one has when. */
+static bool list_works(struct dcp *dcp)
 {
-    for (int b = 0; b < dcp->plan->blocks; b++) dcp->plan->block[b].home = dcp->device[vertex_of_block(dcp, b)];
-    for (int w = 0; w < dcp->plan->works; w++) dcp->plan->work[w].device = dcp->device[vertex_of_work(dcp, w)];
+    const struct context_plan *const p = dcp->plan;
+    dcp->work = malloc(((size_t)p->works + 1) * sizeof *dcp->work);
+    dcp->first_work = calloc((size_t)p->devices + 2, sizeof *dcp->first_work);
+    dcp->when = malloc((2 * (size_t)p->blocks + 1) * sizeof *dcp->when);
+    if (!dcp->work || !dcp->first_work || !dcp->when) return false;
+    /* first_work[d + 1] is where the next work of device d goes. */
+    for (int w = 0; w < p->works; w++) dcp->first_work[p->work[w].device + 2]++;
+    for (int d = 0; d < p->devices; d++) dcp->first_work[d + 2] += dcp->first_work[d + 1];
+    for (int w = 0; w < p->works; w++) dcp->work[dcp->first_work[p->work[w].device + 1]++] = w;
+    return true;
 }
 
 /* Return the numbers that a move of entry i of `when` sends: queries and keys of block i / 2 take turns. */
@@ -202,22 +161,23 @@ static void schedule(struct dcp *dcp, int device, int64_t all[], int64_t before[
 {
     struct context_plan *const p = dcp->plan;
     /* An entry of 0 says that the device has the data from the start; 1 that the device needs the data; -1 neither. */
-    for (int i = 0; i < 2 * p->blocks; i++) dcp->when[i] = p->block[i / 2].home == device ? 0 : -1;
-    for (int w = 0; w < p->works; w++) {
-        int *const needs[] = { &dcp->when[2 * p->work[w].query + CONTEXT_QUERIES],
-                               &dcp->when[2 * p->work[w].key + CONTEXT_KEYS] };
-        for (int i = 0; i < 2 && p->work[w].device == device; i++)
-            if (*needs[i] < 0) *needs[i] = 1;
+    for (int i = 0; i < 2 * p->blocks; i++)
+        dcp->when[i] = p->block[i / 2].home == device ? 0 : -1;
+    for (int i = dcp->first_work[device]; i < dcp->first_work[device + 1]; i++) {
+        const struct context_work *const w = &p->work[dcp->work[i]];
+        int *const needs[] = { &dcp->when[2 * w->query + CONTEXT_QUERIES], &dcp->when[2 * w->key + CONTEXT_KEYS] };
+        for (int k = 0; k < 2; k++)
+            if (*needs[k] < 0) *needs[k] = 1;
     }
     dcp_receive(dcp, device, all, before);
-    for (int w = 0; w < p->works; w++) {
-        const int query = dcp->when[2 * p->work[w].query + CONTEXT_QUERIES];
-        const int key = dcp->when[2 * p->work[w].key + CONTEXT_KEYS];
-        if (p->work[w].device == device) p->work[w].division = query > key ? query : key;
+    for (int i = dcp->first_work[device]; i < dcp->first_work[device + 1]; i++) {
+        struct context_work *const w = &p->work[dcp->work[i]];
+        const int query = dcp->when[2 * w->query + CONTEXT_QUERIES], key = dcp->when[2 * w->key + CONTEXT_KEYS];
+        w->division = query > key ? query : key;
     }
 }
 
-/* Cut, pair, divide, place and schedule; the finished plan is checked before anyone uses it. */
+/* Cut, pair, divide and schedule; the finished plan is checked before anyone uses it. */
 static enum error_code dcp_plan(struct context_plan *plan, const struct context_load *load, struct error *err)
 {
     struct dcp d = { .load = load, .plan = plan };
@@ -225,14 +185,14 @@ static enum error_code dcp_plan(struct context_plan *plan, const struct context_
     *plan = (struct context_plan){ .devices = load->devices, .divisions = 1, .tokens = load->tokens };
     dcp_cut(&d);
     pair_up(&d);
-    const bool ok = sums && !plan->lost && open_hypergraph(&d);
-    if (ok) fill_hypergraph(&d);
-    enum error_code e = ok ? dcp_divide(&d, err) : fail(err, ERR_MEMORY, "no memory to plan %d blocks", plan->blocks);
-    if (!e) dcp_place(&d);
+    const struct dcp_pieces pieces = { plan, load, d.sample, d.pairs,
+                                       dcp_has(load, WITH_NODES) ? load->node : load->devices };
+    enum error_code e = sums && !plan->lost ? dcp_divide(&pieces, err)
+                                            : fail(err, ERR_MEMORY, "no memory to plan %d blocks", plan->blocks);
+    if (!e && !list_works(&d)) e = fail(err, ERR_MEMORY, "no memory to plan %d works", plan->works);
     for (int i = 0; i < load->devices && !e; i++) schedule(&d, i, sums, sums + load->devices);
     /* The plan keeps nothing of the search. */
-    free(sums), free(d.sample), free(d.work), free(d.device), free(d.when);
-    hypergraph_free(&d.g);
+    free(sums), free(d.sample), free(d.pairs), free(d.work), free(d.first_work), free(d.when);
     if (e) context_plan_free(plan);
     return e ? e : context_plan_finish(plan, load, err);
 }

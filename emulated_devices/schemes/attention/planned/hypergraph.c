@@ -1,4 +1,4 @@
-/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp.c calls it; without memory it
+/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp_divide.c calls it; without memory it
  * reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include <stdbool.h>
@@ -10,7 +10,6 @@ enum { SLACK = 20, PASSES = 10, PATIENCE = 64, NOWHERE = -1 };
 struct state {
     const struct hypergraph *g;
     struct hypergraph_parts p;
-    const int *in;
     int *part;                          /* [vertices] NOWHERE: not yet given */
     int *pins;                          /* [edges][parts] vertices of an edge in a part */
     int64_t (*load)[2], (*limit)[2];    /* [parts] */
@@ -19,8 +18,6 @@ struct state {
     int64_t *gain;                      /* [vertices] by how much less volume */
     int *trail, *from;                  /* moves of a pass */
 };
-
-static int hypergraph_group_of(const int *group, int i) { return group ? group[i] : 0; }
 
 /* ---- memory ------------------------------------------------------------------------------------------------------ */
 
@@ -43,22 +40,20 @@ static void list_edges_of_vertices(struct state *state)
         for (int i = g->first[e]; i < g->first[e + 1]; i++) state->edge[state->to[g->pin[i]]++] = e;
 }
 
-/* A part's share of its group's weight, and a twentieth of that or the heaviest vertex more. */
+/* A part's share of all weight, and a twentieth of that or the heaviest vertex more. */
 static void set_limits(struct state *state)
 {
+    int64_t shares = 0;
+    for (int p = 0; p < state->p.count; p++) shares += state->p.share[p];
     for (int w = 0; w < 2; w++) {
-        int64_t heaviest = 0;
-        for (int v = 0; v < state->g->vertices; v++)
+        int64_t heaviest = 0, weight = 0;
+        for (int v = 0; v < state->g->vertices; v++) {
+            weight += state->g->weight[v][w];
             if (state->g->weight[v][w] > heaviest) heaviest = state->g->weight[v][w];
-        for (int a = 0; a < state->p.count; a++) {
-            int64_t weight = 0, shares = 0;
-            const int own = hypergraph_group_of(state->p.group, a);
-            for (int b = 0; b < state->p.count; b++)
-                if (hypergraph_group_of(state->p.group, b) == own) shares += state->p.share[b];
-            for (int v = 0; v < state->g->vertices; v++)
-                if (hypergraph_group_of(state->in, v) == own) weight += state->g->weight[v][w];
-            const int64_t fair = (int64_t)((double)weight / (double)shares * (double)state->p.share[a]);
-            state->limit[a][w] = fair + (fair / SLACK > heaviest ? fair / SLACK : heaviest);
+        }
+        for (int p = 0; p < state->p.count; p++) {
+            const int64_t fair = (int64_t)((double)weight / (double)shares * (double)state->p.share[p]);
+            state->limit[p][w] = fair + (fair / SLACK > heaviest ? fair / SLACK : heaviest);
         }
     }
 }
@@ -103,12 +98,11 @@ static void hypergraph_put(struct state *state, int v, int part)
     state->part[v] = part;
 }
 
-/* Whether a vertex may go to a part: another part of its own group, with room in both weights. */
+/* Whether a vertex may go to a part: another part, with room in both weights. */
 static bool hypergraph_fits(const struct state *state, int v, int part)
 {
-    if (part == state->part[v] || hypergraph_group_of(state->in, v) != hypergraph_group_of(state->p.group, part))
-        return false;
-    /* A weight of 0 always fits; in dcp.c works have pairs alone, and blocks tokens alone. */
+    if (part == state->part[v]) return false;
+    /* A weight of 0 always fits; in dcp_divide.c works have pairs alone, and blocks tokens alone. */
     for (int w = 0; w < 2; w++)
         if (state->load[part][w] + state->g->weight[v][w] > state->limit[part][w] && state->g->weight[v][w] > 0)
             return false;
@@ -153,19 +147,59 @@ static void find_best(struct state *state, int v)
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
-/* Vertices are placed in their order or against it, each where it adds the least.  There is always room: a part of the
- * group has at most its share. */
+static void forget_places(struct state *state)
+{
+    memset(state->pins, 0, (size_t)state->g->edges * (size_t)state->p.count * sizeof *state->pins);
+    memset(state->load, 0, (size_t)state->p.count * sizeof *state->load);
+    for (int v = 0; v < state->g->vertices; v++) state->part[v] = NOWHERE;
+}
+
+/* Vertices are placed in their order or against it, each where it adds the least.  There is always room: a part has
+ * at most its share. */
 static void begin_greedily(struct state *state, bool backward)
 {
     const int V = state->g->vertices;
-    memset(state->pins, 0, (size_t)state->g->edges * (size_t)state->p.count * sizeof *state->pins);
-    memset(state->load, 0, (size_t)state->p.count * sizeof *state->load);
-    for (int v = 0; v < V; v++) state->part[v] = NOWHERE;
+    forget_places(state);
     for (int i = 0; i < V; i++) {
         const int v = backward ? V - 1 - i : i;
         find_best(state, v);
         hypergraph_put(state, v, state->to[v]);
     }
+}
+
+/* The vertex of a part that has too much of a weight, whose move to a part with room costs least; NOWHERE: none fits. */
+static int most_movable(struct state *state, int part, int weight)
+{
+    int best = NOWHERE;
+    for (int v = 0; v < state->g->vertices; v++) {
+        if (state->part[v] != part || state->g->weight[v][weight] == 0) continue;
+        find_best(state, v);
+        if (state->to[v] != NOWHERE && (best == NOWHERE || state->gain[v] > state->gain[best])) best = v;
+    }
+    return best;
+}
+
+/* Vertices are placed as they are given; then parts that have too much give some to others. */
+static void begin_as_given(struct state *state, const int begin[])
+{
+    forget_places(state);
+    for (int v = 0; v < state->g->vertices; v++) hypergraph_put(state, v, begin[v]);
+    for (int p = 0; p < state->p.count; p++)
+        for (int w = 0; w < 2; w++)
+            while (state->load[p][w] > state->limit[p][w]) {
+                const int v = most_movable(state, p, w);
+                if (v == NOWHERE) break;
+                hypergraph_put(state, v, state->to[v]);
+            }
+}
+
+/* Whether all parts keep to their limits. */
+static bool is_within_limits(const struct state *state)
+{
+    bool within = true;
+    for (int p = 0; p < state->p.count; p++)
+        for (int w = 0; w < 2; w++) within = within && state->load[p][w] <= state->limit[p][w];
+    return within;
 }
 
 /* The vertex whose move helps most; NOWHERE: none can move. */
@@ -229,18 +263,23 @@ static int64_t volume(const struct state *state)
     return sum;
 }
 
+/* The ways to begin. */
+enum { FORWARD, BACKWARD, AS_GIVEN, BEGINNINGS };
+
 enum error_code hypergraph_divide(int part[], const struct hypergraph *hypergraph, struct hypergraph_parts parts,
-                                  const int in[], struct error *err)
+                                  const int begin[], struct error *err)
 {
-    struct state s = { .g = hypergraph, .p = parts, .in = in };
+    struct state s = { .g = hypergraph, .p = parts };
     bool *const moved = malloc((size_t)hypergraph->vertices + 1);
     const bool ok = open_state(&s) && moved;
     int64_t least = -1;
-    /* Each beginning is refined until a pass does not help, at most PASSES times. */
-    for (int backward = 0; backward < 2 && ok; backward++) {
-        begin_greedily(&s, backward);
+    for (int way = FORWARD; way < BEGINNINGS && ok; way++) {
+        if (way == AS_GIVEN && begin == NULL) break;
+        if (way == AS_GIVEN) begin_as_given(&s, begin);
+        else begin_greedily(&s, way == BACKWARD);
+        /* Each beginning is refined until a pass does not help, at most PASSES times. */
         for (int i = 0; i < PASSES && hypergraph_pass(&s, moved) > 0; i++) continue;
-        if (least >= 0 && volume(&s) >= least) continue;
+        if (!is_within_limits(&s) || (least >= 0 && volume(&s) >= least)) continue;
         least = volume(&s);
         memcpy(part, s.part, (size_t)hypergraph->vertices * sizeof *part);
     }

@@ -6,7 +6,7 @@
  *     cost 5:  a b | c      2 parts: 5
  *     cost 2:  a | c | d    3 parts: 4
  *
- * dcp.c divides blocks and works by it.  The result is a pure function of its arguments: every device gets the same
+ * dcp_divide.c divides blocks and works by it.  The result is a pure function of its arguments: every device gets the same
  * parts.
  */
 #ifndef ORRERY_ATTENTION_HYPERGRAPH_H
@@ -23,22 +23,22 @@ struct hypergraph {
     int *pin;                           /* [first[edges]] vertices of all edges, edge after edge */
 };
 
-/* Parts to divide into.  They may be in groups: a vertex that was given to a group goes to one of its parts. */
+/* Parts to divide into. */
 struct hypergraph_parts {
     int count;                          /* parts */
     const int *share;                   /* [count] the relative weight that each may have, at least 1 */
-    const int *group;                   /* [count] NULL: all are in group 0 */
 };
 
 /**
- * Divide: two greedy beginnings, each refined as by Fiduccia and Mattheyses, and the better one.  A part gets of both
- * weights at most its share of its group's, and 1/20 of that or the heaviest vertex more.  The same result everywhere.
+ * Divide: two greedy beginnings and, if there is one, a given beginning; each is refined as by Fiduccia and Mattheyses,
+ * and the best is taken.  A part gets of both weights at most its share, and 1/20 of that or the heaviest vertex more.
+ * The same result everywhere.
  * Local, pure.
- * @param in         [vertices] the group of each vertex; NULL: all are in group 0.
+ * @param begin      [vertices] the part of each vertex in a beginning, which may have too much in a part; NULL: none.
  * @param[out] part  [vertices]
  * @return OK, or ERR_MEMORY; then part is not set.
  */
-enum error_code hypergraph_divide(int part[], const struct hypergraph *, struct hypergraph_parts, const int in[],
+enum error_code hypergraph_divide(int part[], const struct hypergraph *, struct hypergraph_parts, const int begin[],
                                   struct error *);
 
 void hypergraph_free(struct hypergraph *);
