@@ -90,11 +90,13 @@ static const struct {
       "ByteScale: the devices of the longest sample have more work than others, and only other\n"
       "microbatches can make up for that: --micro 4, on several nodes." },
     { ZEPPELIN, RING, 1, "2.80 times a ring, on average",
-      "Zeppelin: in one node nothing is routed between nodes, and one copy waits for no other.  It\n"
-      "gains where copies wait for those with the longest samples: --devices 64." },
+      "Zeppelin: one copy waits for no other, and in one node nothing is routed.  Of very many copies the\n"
+      "slowest has one sample as long as its sequence, for which a ring is made.  It gains between these,\n"
+      "where copies wait for those with the longest samples: --devices 64." },
     { DCP, RING, 0.94, "0.94 to 1.16 times a ring, causal",
-      "DCP: blocks between nodes take longer than the work that hides them, where samples are short.\n"
-      "Longer ones have more work for each block: --seq 131072." },
+      "DCP: blocks between nodes take longer than the work that hides them, where sequences are short.  Of\n"
+      "very many copies the slowest has one sample as long as its sequence, for which a ring is made.\n"
+      "It gains with --seq 131072 and --devices 64." },
 };
 enum { CLAIMS = sizeof claims / sizeof *claims };
 
