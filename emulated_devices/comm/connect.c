@@ -77,12 +77,12 @@ static struct {
     int open;
 } mpi;
 
-/* Close one comm.  The last one ends MPI, if it was started here; on several machines by a farewell first. */
-static void finalize(bool machines, double limit)
+/* Close one comm.  The last one ends MPI, if it was started here; on several hosts by a farewell first. */
+static void finalize(bool hosts, double limit)
 {
     mpi.open--;
     if (mpi.open > 0 || !mpi.started_here) return;
-    mpi.left = machines && farewell(MPI_COMM_WORLD, limit);
+    mpi.left = hosts && farewell(MPI_COMM_WORLD, limit);
     if (!mpi.left) MPI_Finalize();
     mpi.started_here = false;
 }
@@ -226,7 +226,7 @@ void transport_close(struct comm *comm)
     free_communicators(t);
     transport_free_slots(comm);
     letters_close(&t->letters);
-    const bool elsewhere = t->near.elsewhere;
+    const bool elsewhere = t->near.elsewhere || farewell_has_hosts(comm->size);
     const double limit = t->progress.limit;
     near_close(&t->near);
     finalize(elsewhere, limit);

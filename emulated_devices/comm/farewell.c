@@ -45,6 +45,13 @@ static bool farewell_ask(int fd, const char *words, const char *answer, MPI_Comm
     return farewell_hear(fd, line, sizeof line, comm, until) && strncmp(line, answer, strlen(answer)) == 0;
 }
 
+/* Hydra tells each process how many of them it has started on the same host. */
+bool farewell_has_hosts(int size)
+{
+    const char *const text = getenv("MPI_LOCALNRANKS");
+    return text != NULL && atoi(text) > 0 && atoi(text) < size;
+}
+
 bool farewell(MPI_Comm comm, double limit)
 {
     const int fd = manager_line();

@@ -20,6 +20,13 @@
 #include <stdbool.h>
 
 /**
+ * Whether the manager has started some processes as those of another host.  MPI reaches these over the network, also
+ * where both hosts are names, networks or containers of one machine.  Local.
+ * @param size  processes of the job.
+ */
+bool farewell_has_hosts(int size);
+
+/**
  * Leave the job without MPI_Finalize.  Collective over all processes; no message may be under way.
  * @param comm   on which messages may still have to make progress for others.
  * @param limit  seconds to wait for others, then for the manager.

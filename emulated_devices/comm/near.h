@@ -43,7 +43,7 @@ struct near {
     char *inbox;                        /* [size] rings; NULL: there is none */
     int rank, size;                     /* this device, and all devices of the program */
     int devices;                        /* that are near, this one included */
-    bool elsewhere;                     /* some device is on another machine */
+    bool elsewhere;                     /* some device is on another machine, or in another container */
 };
 
 /** Memory for the lists.  Local.  @return false: there is none, and nothing to close. */

@@ -33,6 +33,21 @@ test_training_across_hosts() {
     expect_same one/model.safetensors other/model.safetensors
 }
 
+# Hosts with the same process numbers: devices map each other's memory as on one machine, and MPI goes over the cable.
+test_hosts_with_shared_processes() {
+    allowed || return 0
+    local k
+    make_text
+    export SHARED_PROCESSES=1
+    on_hosts '$RSH beta readlink /proc/self/ns/pid; readlink /proc/self/ns/pid'
+    expect_status 0; [ "$(sort -u "$place/out" | wc -l)" = 1 ] || complain 'the hosts have process numbers of their own'
+    for k in 1 2 3 4 5; do
+        on_hosts "\$mpiexec -launcher ssh -launcher-exec \$RSH -f \$HOSTS -n 4 \$program train --model tiny --data $text --pp 4 --steps 2 --batch 4 --check ref"
+        expect_status 0; expect_out '^OK: every activation'
+    done
+    unset SHARED_PROCESSES
+}
+
 # By ssh itself, as between machines: a key, no password.
 test_training_by_ssh() {
     allowed || return 0
@@ -60,4 +75,4 @@ test_a_host_dies() {
     expect_status 1; expect_error 'nothing is heard any more of host beta, with its devices 2, 3; all devices were stopped'
 }
 
-run_tests test_training_across_hosts test_training_by_ssh test_a_host_dies
+run_tests test_training_across_hosts test_hosts_with_shared_processes test_training_by_ssh test_a_host_dies

@@ -2,6 +2,7 @@
 # Two hosts on one machine: namespaces for network, memory, processes and names of their own, and a cable between them.
 #   two_hosts.sh COMMAND...     runs COMMAND on the first, `alpha`; $HOSTS is a host file with both, two devices each;
 #                               $RSH HOST COMMAND... runs a command on a host, as ssh would.
+#   SHARED_PROCESSES=1 ...      both hosts have the same process numbers, and so the same /proc
 #   BY_SSH=1 two_hosts.sh ...   $RSH is ssh, to an sshd on `beta`; for root, since sshd changes users.
 # Exit status 77: namespaces are not allowed here; 78: BY_SSH, and neither root nor sshd.
 set -euo pipefail
@@ -13,7 +14,8 @@ case $stage in
     mount -t tmpfs none /dev/shm && mount -t proc proc /proc && mount -t sysfs sysfs /sys
     hostname alpha
     printf '127.0.0.1 localhost\n10.77.0.1 alpha\n10.77.0.2 beta\n' >"$PLACE/hosts" && mount --bind "$PLACE/hosts" /etc/hosts
-    unshare -n -m -i -u -p --fork --mount-proc bash "$here" --beta 2>/dev/null &
+    processes='-p --mount-proc'; [ -z "${SHARED_PROCESSES:-}" ] || processes=
+    unshare -n -m -i -u $processes --fork bash "$here" --beta 2>/dev/null &
     until [ -s "$PLACE/beta" ]; do sleep 0.02; done
     beta=$(pgrep -P $! | head -n 1)
     echo "$beta" >"$PLACE/beta"                     # what has to be killed if this host is to die
