@@ -117,8 +117,29 @@ static bool stream_read(struct stream *stream)
     return n > 0;
 }
 
-/* Read all pipes until the child has closed the last: a child that nobody reads would wait for room in one of them. */
-static void read_all(struct stream *const streams[], int count)
+/* Who hears the lines of a child, and up to where they have been heard. */
+struct hearing { orrery_hear *hear; void *context; size_t heard; bool stopped; };
+
+/* Tell the lines of a pipe that have become complete, or all that is left; a child that is to stop gets SIGTERM once. */
+static void tell_lines(struct hearing *hearing, const struct stream *stream, bool all, pid_t child)
+{
+    while (hearing->hear && hearing->heard < stream->used) {
+        char *const line = stream->text + hearing->heard, *const end = strchr(line, '\n');
+        if (end == NULL && !all) return;
+        const size_t n = end ? (size_t)(end - line) : strlen(line);
+        line[n] = '\0';
+        hearing->heard += n + 1;
+        const bool stop = hearing->hear(hearing->context, line) != 0;
+        if (end) *end = '\n';
+        if (stop && !hearing->stopped) kill(child, SIGTERM);
+        hearing->stopped = hearing->stopped || stop;
+    }
+}
+
+/* Read all pipes until the child has closed the last: a child that nobody reads would wait for room in one of them.
+ * `lines`, of these pipes or NULL, has the lines that are heard. */
+static void read_all(struct stream *const streams[], int count, const struct stream *lines, struct hearing *hearing,
+                     pid_t child)
 {
     for (;;) {
         struct pollfd wait[3];
@@ -131,6 +152,7 @@ static void read_all(struct stream *const streams[], int count)
         if (poll(wait, (nfds_t)count, -1) < 0 && errno != EINTR) return;
         for (int i = 0; i < count; i++)
             if (streams[i]->from >= 0 && wait[i].revents && !stream_read(streams[i])) close_end(&streams[i]->from);
+        if (lines) tell_lines(hearing, lines, lines->from < 0, child);
     }
 }
 
@@ -177,8 +199,9 @@ static int status_of(pid_t child, const struct stream *told)
     return told->used > 0 ? (unsigned char)told->text[0] : 128;
 }
 
-static int commands_run(orrery_word *words, char **json, char **message)
+static int commands_run(orrery_word *words, struct hearing hearing, char **json, char **message)
 {
+    const bool wants_lines = message || hearing.hear;
     char path[PATH_MAX], caller[64];
     const char *const program = find_program(path);
     struct stream told, out, err;
@@ -186,26 +209,39 @@ static int commands_run(orrery_word *words, char **json, char **message)
     int count = 1, status = 127;
     bool open = stream_open(&told, -1);
     if (json && open) open = stream_open(streams[count++] = &out, STDOUT_FILENO);
-    if (message && open) open = stream_open(streams[count++] = &err, STDERR_FILENO);
+    if (wants_lines && open) open = stream_open(streams[count++] = &err, STDERR_FILENO);
     snprintf(caller, sizeof caller, CALLER "=%ld:%d", (long)getpid(), told.child);
     char **const all = all_words(program, words, json != NULL), **const variables = all_variables(caller);
     fflush(stdout);                                     /* what the caller has printed comes before the command's */
     const pid_t child = open && all && variables ? start(program, all, variables, streams, count) : -1;
     for (int i = 0; i < count; i++) close_end(&streams[i]->to);
     close_end(&told.child);
-    if (child > 0) read_all(streams, count), status = status_of(child, &told);
+    const bool has_lines = wants_lines && count > 1 + (json != NULL);
+    if (child > 0) {
+        read_all(streams, count, has_lines ? &err : NULL, &hearing, child);
+        status = status_of(child, &told);
+    }
     for (int i = 0; i < count; i++) close_end(&streams[i]->from);
     free(told.text);
     if (json) *json = count > 1 ? stream_take(&out) : NULL;
-    if (message) *message = count > 1 + (json != NULL) ? stream_take(&err) : NULL;
+    char *const lines = has_lines ? stream_take(&err) : NULL;
+    if (message) *message = lines;
+    else free(lines);
     free(all), free(variables);
     return status;
 }
 
-int orrery_run(orrery_word *words) { return commands_run(words, NULL, NULL); }
+static const struct hearing nobody;
 
-int orrery_json(orrery_word *words, char **json) { return commands_run(words, json, NULL); }
+int orrery_run(orrery_word *words) { return commands_run(words, nobody, NULL, NULL); }
 
-int orrery_call(orrery_word *words, char **json, char **message) { return commands_run(words, json, message); }
+int orrery_json(orrery_word *words, char **json) { return commands_run(words, nobody, json, NULL); }
+
+int orrery_call(orrery_word *words, char **json, char **message) { return commands_run(words, nobody, json, message); }
+
+int orrery_watch(orrery_word *words, orrery_hear *hear, void *context, char **json, char **message)
+{
+    return commands_run(words, (struct hearing){ .hear = hear, .context = context }, json, message);
+}
 
 void orrery_free(char *text) { free(text); }

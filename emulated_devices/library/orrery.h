@@ -57,7 +57,25 @@ int orrery_json(orrery_word *words, char **json);
  */
 int orrery_call(orrery_word *words, char **json, char **message);
 
-/** Free what orrery_json and orrery_call have returned. @param text  may be NULL. */
+/**
+ * Hear a line that a command has written to standard error: what it reports while it runs, or an error.
+ * The function is called in the thread that has called orrery_watch, and may not call orrery_watch for the same command.
+ * @param line  without its end; it lives until the function returns.
+ * @return 0: the command goes on; another number: it is stopped, as by SIGTERM, and its last lines still come.
+ */
+typedef int orrery_hear(void *context, const char *line);
+
+/**
+ * As orrery_call, and each line of the command is heard as soon as it is complete.
+ * @param hear     called for each line; may be NULL.
+ * @param context  given to `hear`.
+ * @param[out] json     may be NULL: then no document is asked for, and the command's report is the caller's output.
+ * @param[out] message  all lines, for orrery_free; may be NULL.
+ * @return as orrery_run; 143 if `hear` has stopped the command.
+ */
+int orrery_watch(orrery_word *words, orrery_hear *hear, void *context, char **json, char **message);
+
+/** Free what orrery_json, orrery_call and orrery_watch have returned. @param text  may be NULL. */
 void orrery_free(char *text);
 
 /* ---- tensor files ------------------------------------------------------------------------------------------------ */

@@ -35,6 +35,7 @@ test_odd_callers() {
 
 static char *plan[] = { "plan", "--model", "tiny", "--dp", "2", NULL }, *wrong[] = { "plna", NULL };
 static char *differs[] = { "check", NULL, NULL, NULL }, *slow[] = { "train", "--model", "tiny", "--steps", "4000", "--quiet", NULL };
+static char *long_run[] = { "train", "--model", "tiny", "--steps", "40000", NULL }, *short_run[] = { "train", "--model", "tiny", "--steps", "3", NULL };
 
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec; }
 
@@ -47,6 +48,16 @@ static int is_right(void)
     if (!right) fprintf(stderr, "status %d, %.60s\n", status, json ? json : "no document");
     orrery_free(json);
     return right;
+}
+
+/* Count a command's lines, and stop the command at a line that begins with a word. */
+struct heard { int lines, steps; const char *stop; };
+
+static int hear(void *context, const char *line)
+{
+    struct heard *const h = context;
+    h->lines++, h->steps += strncmp(line, "step ", 5) == 0;
+    return h->stop != NULL && strncmp(line, h->stop, strlen(h->stop)) == 0;
 }
 
 static void *in_thread(void *right) { return *(int *)right = is_right(), NULL; }
@@ -66,6 +77,14 @@ int main(int argc, char **argv)
     differs[1] = argv[1], differs[2] = argv[2];
     if (orrery_call(differs, &json, &message) != 3 || json == NULL) return 4;
     orrery_free(json), orrery_free(message);
+    struct heard all_lines = { 0 }, some = { .stop = "step " };
+    if (orrery_watch(short_run, hear, &all_lines, &json, NULL) != 0 || json == NULL || all_lines.steps != 3) return 14;
+    orrery_free(json);
+    if (orrery_watch(long_run, hear, &some, &json, &message) != 143 || some.steps < 1 || some.steps > 100) return 15;
+    if (message == NULL || strstr(message, "stopped: SIGTERM after step") == NULL) return 16;
+    orrery_free(json), orrery_free(message);
+    if (orrery_watch(plan, NULL, NULL, &json, NULL) != 0 || json == NULL) return 17;
+    orrery_free(json);
     signal(SIGCHLD, SIG_IGN);                   /* as daemons do */
     if (!is_right()) return 5;
     if (orrery_json(differs, &json) != 3) return 6;
@@ -117,6 +136,25 @@ C
     command=./mine; watched mine;                   expect_status 0
 }
 
+# Two versions in one folder: a program keeps the one with which it was built, and each is removed by itself.
+test_two_versions() {
+    can_compile || return 0
+    [ "$(uname -s)" = Linux ] || { echo 'skipped: names of libraries are otherwise here'; return; }
+    printf '%s\n' '#include <orrery.h>' '#include <stdio.h>' 'int main(void) { return puts(orrery_version()) < 0; }' >mine.c
+    compile "${CC:-cc}" mine.c; mv mine old
+    printf '%s\n' 'const char *orrery_version(void);' 'const char *orrery_version(void) { return "99.0"; }' >new.c
+    "${CC:-cc}" -shared -fPIC -Wl,-soname,liborrery.so.99 new.c -o "$ground/moved/lib/liborrery.so.99.0" || complain 'the other library does not compile'
+    ln -s liborrery.so.99.0 "$ground/moved/lib/liborrery.so.99"; ln -sfn liborrery.so.99 "$ground/moved/lib/liborrery.so"
+    compile "${CC:-cc}" mine.c
+    command='./old, ./mine'
+    LD_LIBRARY_PATH=$ground/moved/lib watched ./old;   expect_status 0; expect_out "^$("$program" --version | grep -oE '[0-9]+\.[0-9]+' | head -n 1)"
+    LD_LIBRARY_PATH=$ground/moved/lib watched ./mine;  expect_status 0; expect_out '^99\.0$'
+    # The list of what was installed has no file of the other version.
+    in_tree uninstall PREFIX="$ground/moved" >log 2>&1 || complain "make uninstall: $(tail -n 3 log)"
+    LD_LIBRARY_PATH=$ground/moved/lib watched ./mine;  expect_status 0; expect_out '^99\.0$'
+    [ ! -e "$ground"/moved/lib/liborrery.so.0 ] || complain 'the library of this version is still there'
+}
+
 test_it_is_removed() { rm -rf "$ground"; }
 
-run_tests test_odd_callers test_cpp test_it_is_removed
+run_tests test_odd_callers test_cpp test_two_versions test_it_is_removed

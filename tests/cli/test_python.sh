@@ -44,12 +44,43 @@ for bad in (text, golden):
         raise SystemExit("nothing is raised")
     except (ValueError, KeyError):
         pass
+heard = []
+run = orrery.train(model="tiny", data=text, steps=3, batch=2, hear=heard.append)
+assert run.status == 0 and sum(line.startswith("step ") for line in heard) == 3, heard
+stopped = orrery.train(model="tiny", data=text, steps=40000, batch=2, hear=lambda line: not line.startswith("step "))
+assert stopped.status == 143 and 1 <= len(stopped.losses()) < 1000, stopped.status
+def broken(line):
+    raise RuntimeError("in hear")
+try:
+    orrery.train(model="tiny", data=text, steps=40000, batch=2, hear=broken)
+    raise SystemExit("an error in hear is lost")
+except RuntimeError as why:
+    assert str(why) == "in hear"
 assert orrery.draw_losses(run, run, names=["a", "<b>"]).count("polyline") == 2 and "&lt;b&gt;" in orrery.draw_losses(run, names=["<b>"])
 assert orrery.draw_memory(run).startswith("<svg") and orrery.draw_schedule("1f1b", pp=2, micro=2).startswith("<svg")
 print("all of it")
 P
     command='python mine.py'; watched "$python" mine.py "$text" "$top/golden/gpt2-tied.safetensors"
     expect_status 0; expect_out '^all of it$'
+}
+
+# Every function says what it takes and gives: a checker of types agrees, and without one the annotations are there.
+test_types() {
+    has_python || return 0
+    cat >mine.py <<'P'
+import inspect, typing, orrery
+for name in orrery.__all__:
+    one = getattr(orrery, name)
+    for function in [one] if inspect.isfunction(one) else [x for x in vars(one).values() if inspect.isfunction(x)]:
+        said = inspect.signature(function)
+        bare = [p.name for p in said.parameters.values() if p.annotation is p.empty and p.name != "self"]
+        assert not bare and said.return_annotation is not said.empty, (name, function.__name__, bare)
+print("all of it")
+P
+    command='python mine.py'; watched "$python" mine.py; expect_status 0; expect_out '^all of it$'
+    [ -e "$top/tutorials/python/orrery/py.typed" ] || complain 'py.typed is not there'
+    "$python" -m mypy --version >/dev/null 2>&1 || { echo 'there is no mypy: annotations are not compared with the code'; return; }
+    command='mypy --strict'; (cd "$top/tutorials/python" && "$python" -m mypy --strict --cache-dir "$place/cache" orrery) >"$place/out" 2>&1 || { look; complain 'a checker of types disagrees'; }
 }
 
 # With nbclient as Jupyter runs it; without, its cells one after another.
@@ -134,4 +165,4 @@ test_pip() {
     expect_out '^orrery plan$'
 }
 
-run_tests test_package test_notebook test_beside_other_programs test_pip
+run_tests test_package test_types test_notebook test_beside_other_programs test_pip

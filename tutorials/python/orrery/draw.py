@@ -1,11 +1,14 @@
 """Pictures for a notebook: SVG, drawn here, so that nothing else has to be installed."""
 
+from __future__ import annotations
+
 import html
 import math
 import os
 import tempfile
+from typing import Any, Optional, Sequence
 
-from orrery.program import command, json_of
+from orrery.program import Run, command, json_of
 
 COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 300, 56, 34, 14
@@ -14,27 +17,27 @@ WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 640, 300, 56, 34, 14
 class Picture(str):
     """An SVG text, which a notebook shows."""
 
-    def _repr_svg_(self):
+    def _repr_svg_(self) -> str:
         return str(self)
 
-    def save(self, path):
+    def save(self, path: str) -> None:
         """Write it to a file."""
         with open(path, "w", encoding="utf-8") as file:
             file.write(self)
 
 
-def _svg(parts, height=HEIGHT):
+def _svg(parts: list[str], height: int = HEIGHT) -> Picture:
     return Picture(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" '
         f'font-family="sans-serif" font-size="12">\n' + "\n".join(parts) + "\n</svg>\n"
     )
 
 
-def _text(x, y, words, anchor="start"):
+def _text(x: float, y: float, words: object, anchor: str = "start") -> str:
     return f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#555">{html.escape(str(words))}</text>'
 
 
-def draw_losses(*runs, names=None):
+def draw_losses(*runs: Run, names: Optional[Sequence[str]] = None) -> Picture:
     """The loss of each step of one or several runs."""
     curves = [[float(x) for x in run.losses()] for run in runs]
     points = [x for curve in curves for x in curve if math.isfinite(x)]
@@ -43,7 +46,7 @@ def draw_losses(*runs, names=None):
     low, high, steps = min(points), max(points), max(len(curve) for curve in curves)
     span = high - low or 1
 
-    def place(i, x):
+    def place(i: int, x: float) -> tuple[float, float]:
         return LEFT + (WIDTH - LEFT - 20) * i / max(steps - 1, 1), TOP + (HEIGHT - BOTTOM - TOP) * (high - x) / span
 
     parts = [_text(LEFT - 6, place(0, x)[1] + 4, f"{x:.3f}", "end") for x in (low, low + span / 2, high)]
@@ -58,12 +61,13 @@ def draw_losses(*runs, names=None):
     return _svg(parts)
 
 
-def draw_memory(run):
+def draw_memory(run: Run) -> Picture:
     """The peak memory of each device, by what holds it."""
     kinds = ["parameters", "gradients", "optimizer", "activations", "buffers"]
     devices = run["devices"]
     most = max(device["peak_bytes"]["total"] for device in devices) or 1
-    row, parts = 22, []
+    row = 22
+    parts: list[str] = []
     for k, kind in enumerate(kinds):
         parts.append(f'<rect x="{LEFT + 112 * k}" y="4" width="10" height="10" fill="{COLOURS[k]}"/>')
         parts.append(_text(LEFT + 14 + 112 * k, 13, kind))
@@ -78,7 +82,7 @@ def draw_memory(run):
     return _svg(parts, 30 + row * len(devices))
 
 
-def draw_schedule(name, **flags):
+def draw_schedule(name: str, **flags: Any) -> Picture:
     """A pipeline schedule as `orrery show schedule --svg` draws it: draw_schedule("zb-h1", pp=4, micro=8)."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "schedule.svg")

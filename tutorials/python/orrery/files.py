@@ -1,10 +1,15 @@
 """Reads what runs leave behind: tensors and checkpoints as arrays of numpy, traces as dicts."""
 
+from __future__ import annotations
+
 import json
 import os
 import struct
+from typing import Any, Iterable, Optional, Union
 
 import numpy
+
+Path = Union[str, "os.PathLike[str]"]
 
 TYPES = {
     "F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2", "I8": "i1",
@@ -13,7 +18,7 @@ TYPES = {
 HEADER_LIMIT = 100_000_000
 
 
-def _eight_bits(exponent_bits, has_infinity):
+def _eight_bits(exponent_bits: int, has_infinity: bool) -> numpy.ndarray:
     """All 256 numbers of a format of 8 bits.  Without infinities only the pattern of all ones is a NaN."""
     code = numpy.arange(256)
     fraction_bits = 7 - exponent_bits
@@ -26,22 +31,24 @@ def _eight_bits(exponent_bits, has_infinity):
         number[top] = numpy.where(fraction[top] > 0, numpy.nan, numpy.inf)
     else:
         number[code & 127 == 127] = numpy.nan
-    return numpy.where(code < 128, number, -number).astype("<f4")
+    numbers: numpy.ndarray = numpy.where(code < 128, number, -number).astype("<f4")
+    return numbers
 
 
 EIGHT_BITS = {"F8_E4M3": _eight_bits(4, False), "F8_E5M2": _eight_bits(5, True)}
 
 
-def _array(dtype, shape, data):
+def _array(dtype: str, shape: list[int], data: bytes) -> numpy.ndarray:
     if dtype in EIGHT_BITS:
-        return EIGHT_BITS[dtype][numpy.frombuffer(data, "u1")].reshape(shape)
+        numbers: numpy.ndarray = EIGHT_BITS[dtype][numpy.frombuffer(data, "u1")]
+        return numbers.reshape(shape)
     if dtype == "BF16":  # the upper half of a 32-bit number
         upper = numpy.frombuffer(data, "<u2").astype("<u4") << 16
         return upper.view("<f4").reshape(shape)
     return numpy.frombuffer(data, TYPES[dtype]).reshape(shape)
 
 
-def read_tensors(path, names=None):
+def read_tensors(path: Path, names: Optional[Iterable[str]] = None) -> dict[str, numpy.ndarray]:
     """A safetensors file as a dict of arrays; names: only these.  BF16 and F8 become 32-bit numbers, exactly."""
     with open(path, "rb") as file:
         start = file.read(8)
@@ -53,11 +60,12 @@ def read_tensors(path, names=None):
         except ValueError as why:
             raise ValueError(f"{path}: its header is no JSON: {why}") from None
         header.pop("__metadata__", None)
-        missing = [name for name in names or [] if name not in header]
+        names = list(header if names is None else names)
+        missing = [name for name in names if name not in header]
         if missing:
             raise KeyError(f"{path}: has no {missing[0]}")
         tensors = {}
-        for name in names or header:
+        for name in names:
             entry = header[name]
             if entry["dtype"] not in {"BF16", *EIGHT_BITS, *TYPES}:
                 raise ValueError(f"{path}: {name} has numbers of format {entry['dtype']}, which numpy lacks")
@@ -70,9 +78,9 @@ def read_tensors(path, names=None):
         return tensors
 
 
-def read_checkpoint(folder):
+def read_checkpoint(folder: Path) -> dict[str, Any]:
     """A folder of `orrery train --save`: {"weights": .., "optimizer": .., "training": .., "config": ..}."""
-    def document(name):
+    def document(name: str) -> Any:
         with open(os.path.join(folder, name), encoding="utf-8") as file:
             return json.load(file)
 
@@ -84,7 +92,7 @@ def read_checkpoint(folder):
     }
 
 
-def read_trace(path):
+def read_trace(path: Path) -> list[dict[str, Any]]:
     """The slices of `orrery train --trace`: dicts with device, lane, name, start_us, us and args."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
