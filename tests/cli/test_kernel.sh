@@ -56,9 +56,21 @@ ends_well() {                           # ends_well FILE: it comes to its end, a
     failed=1
 }
 
+# Two operations, one after another: what was counted is printed, and neither crashes at its end.
+counts() {
+    local said broken=
+    echo '[ RUN      ] counts'
+    said=$("$ORRERY" kernel $kernels/rmsnorm.cu --check --only forward --count 2>&1) || broken=yes
+    [ "$(grep -cE '^rmsnorm_forward.* rmsnorm.cu:[0-9]+ +(shared|global) +[0-9]+' <<<"$said")" -ge 4 ] && grep -q '^OK: ' <<<"$said" || broken=yes
+    if [ -z "$broken" ]; then echo '[       OK ] counts'; return; fi
+    tail -n 5 <<<"$said"
+    echo '[  FAILED  ] counts'
+    failed=1
+}
+
 case $TIER in
     check) ;;
-    test) calls_what_is_not_there; ends_well $kernels/sums.cu ;;
-    *) calls_what_is_not_there; for file in $kernels/*.cu; do ends_well "$file"; done ;;
+    test) calls_what_is_not_there; counts; ends_well $kernels/sums.cu ;;
+    *) calls_what_is_not_there; counts; for_what_is_not_there; for file in $kernels/*.cu; do ends_well "$file"; done ;;
 esac
 exit $failed

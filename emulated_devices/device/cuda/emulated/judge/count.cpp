@@ -26,9 +26,10 @@ struct key {
 };
 struct counted { uint64_t requests, transactions, least; bool shared; };
 
-static std::map<key, request> open;
-static std::map<std::pair<const void *, int>, unsigned> nth;
-static std::map<std::pair<std::string, const void *>, counted> total;
+/* The program's end prints these, after its other objects have been destroyed: they never are. */
+static auto &open = *new std::map<key, request>;
+static auto &nth = *new std::map<std::pair<const void *, int>, unsigned>;
+static auto &total = *new std::map<std::pair<std::string, const void *>, counted>;
 
 void count_access(const void *p, size_t bytes, bool shared, const void *pc, int thread)
 {

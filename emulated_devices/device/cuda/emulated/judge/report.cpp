@@ -13,8 +13,9 @@ namespace emulated {
 
 running now;
 
-static std::vector<std::string> reports;
-static std::set<std::string> said;
+/* The program's end reads these, after its other objects have been destroyed: they never are. */
+static auto &reports = *new std::vector<std::string>;
+static auto &said = *new std::set<std::string>;
 static bool printing = true;
 enum { PRINTED_MOST = 20 };
 
@@ -98,7 +99,7 @@ static std::string ask_for_line(const void *pc)
 
 std::string line_of(const void *pc)
 {
-    static std::map<const void *, std::string> known;
+    static auto &known = *new std::map<const void *, std::string>;      /* also at the program's end */
     auto found = known.find(pc);
     if (found == known.end()) found = known.emplace(pc, ask_for_line(pc)).first;
     return found->second;
