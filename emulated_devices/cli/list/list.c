@@ -33,6 +33,8 @@ static const struct list_part parts[] = {
       false },
     { "backends", "Backends, which execute operations (--backend)", "--backend", NULL, NULL, list_backends, false },
     { "dtypes", "Number formats (--dtype)", "--dtype", NULL, NULL, list_dtypes, false },
+    { "systems", "Published systems that are here, and the commands that show them", NULL, NULL, NULL, list_systems,
+      false },
     { "clashes", "What cannot be combined", NULL, NULL, NULL, list_clashes, false },
 };
 enum { PARTS = sizeof parts / sizeof *parts };

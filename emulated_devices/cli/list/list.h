@@ -82,6 +82,7 @@ void list_profiles(void);
 void list_routers(void);
 void list_schedules(void);
 void list_spatial(void);
+void list_systems(void);
 void list_tensor(void);
 
 /* ---- for completion ---------------------------------------------------------------------------------------------- */
