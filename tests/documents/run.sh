@@ -101,7 +101,7 @@ for page in "$@"; do
         if [ "$status" = skipped ]; then skipped=$((skipped + 1)); continue; fi
         commands=$((commands + 1))
         # What takes too long here is counted; what the command has printed until then is compared no further.
-        [ "$status" != 124 ] || { slow=$((slow + 1)); continue; }
+        [[ $status != 124 && $status != 137 ]] || { slow=$((slow + 1)); continue; }
         awk -F'\t' -v line="$line" '$1 == "C" { on = $2 == line } on && $1 == "E" { print $2 "\t" $3 }' "$folder/said/list" >"$folder/said/$line.said"
         # A page that shows an error, or a failed check, shows a status, too.
         if grep -qE $'\t(orrery: |FAILED|NOT ENOUGH)' "$folder/said/$line.said"; then [ "$status" != 0 ]; else [ "$status" = 0 ]; fi ||
