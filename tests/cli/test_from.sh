@@ -83,7 +83,7 @@ torchrun --nproc_per_node $GPUS_PER_NODE --node_rank $NODE_RANK "$PRETRAIN_SCRIP
 set +x
 END
     # NullTokenizer adds a token, and 128257 are padded to 1003 times 128; a bucket has 40000000 gradients of 2 bytes.
-    same '--model llama3-8b --vocabulary 128384 --dp 8 --zero 1 --bucket 80000000 --seq 8192 --batch 128 --micro 16 --dtype bf16 --grad-dtype bf16
+    same '--model llama3-8b --vocabulary 128384 --dp 8 --data-parallel zero1-overlap --bucket 80000000 --seq 8192 --batch 128 --micro 16 --dtype bf16 --grad-dtype bf16
           --as megatron --clip 1 --dropout 0 --cluster h100-infiniband' llama.sh --cluster h100-infiniband
     run plan --from llama.sh --memory 0 --cluster h100-infiniband
     expect_out '^  --fp8-format hybrid +fp8 and fp4: products'
@@ -114,7 +114,7 @@ torchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt.py ${MODEL_ARGS[@]} ${
     --tokenizer-type Llama2Tokenizer --tokenizer-model ${TOKENIZER_MODEL} --micro-batch-size 1 --global-batch-size 256 --bf16 \
     --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --use-distributed-optimizer --sequence-parallel
 END
-    same '--model mixtral-8x7b --vocabulary 32000 --pp 4 --dp 8 --ep 8 --dispatch alltoall --zero 1 --bucket 160000000 --seq 4096 --batch 256
+    same '--model mixtral-8x7b --vocabulary 32000 --pp 4 --dp 8 --ep 8 --dispatch alltoall --data-parallel zero1-overlap --bucket 160000000 --seq 4096 --batch 256
           --micro 32 --dtype bf16 --as megatron --clip 1 --dropout 0 --cluster h100-infiniband' mixtral.sh --cluster h100-infiniband
     run plan --from mixtral.sh --memory 0 --cluster h100-infiniband; expect_out 'WANDB_API_KEY is not set'
 }
@@ -211,7 +211,7 @@ pipeline_parallel_schedule = "Interleaved1F1B"
 context_parallel_degree = 2
 context_parallel_rotate_method = "alltoall"
 END
-    same '--model llama3-8b --pp 2 --cp 2 --dp 8 --data-parallel hsdp --shard-group 8 --reshard-after-forward no --attention ring-zigzag
+    same '--model llama3-8b --pp 2 --cp 2 --dp 8 --data-parallel fsdp-once --shard-group 8 --attention ring-zigzag
           --schedule interleaved --chunks 2 --seq 2048 --batch 64 --micro 8 --dtype bf16 --as torch --clip 1
           --recompute 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31' a.toml
     printf '[model]\nname = "qwen3"\nflavor = "0.6B"\n[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = "none"\n' >q.toml
