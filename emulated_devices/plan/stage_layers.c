@@ -51,7 +51,7 @@ static bool take_item(const char **list, int64_t *layers)
     return *layers < INT32_MAX && (more ? end[1] != '\0' : *end == '\0');
 }
 
-/* What a list says: the numbers, their sum, and the place of `..`; -1: there is none. */
+/* A list has so many items and numbers with this sum; others is the place of `..`, -1 if there is none. */
 struct stage_list { int items, others; int64_t sum; };
 
 static bool read_list(const char *choice, struct stage_list *list)

@@ -133,6 +133,25 @@ test_arguments() {
           --recompute selective' b.txt --dp 4
 }
 
+# Uneven stages: layers of the first and the last device, or ends that count as a layer; blocks are recomputed stage by stage.
+test_uneven_stages() {
+    local few=${args/--num-layers-per-virtual-pipeline-stage 6/} rest
+    rest='--model gpt2:L=24,D=2048,H=16,F=8192,S=2048 --vocabulary 50688 --tp 4 --pp 4 --dp 2 --tensor 1d-sp --zero 1 --seq 2048 --batch 64
+          --micro 16 --dtype bf16 --as megatron --clip 1 --dropout 0'
+    few=${few/parallel-size 2/parallel-size 4}
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 6 >c.txt
+    same "$rest --stage-layers 4,7,7,6" c.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8 --num-virtual-stages-per-pipeline-rank 2 \
+        --recompute-granularity full --recompute-method block --recompute-num-layers 1 >d.txt
+    same "$rest --schedule interleaved --chunks 2 --stage-layers 2,3,3,4,2,3,3,4 --recompute 0,2,5,8,12,14,17,20" d.txt --dp 2
+    printf '%s\n' "${few/num-layers 24/num-layers 22}" --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split >e.txt
+    same "${rest/L=24/L=22} --stage-layers ends" e.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 5 >f.txt
+    refused 'decoder-first-pipeline-num-layers 5: leaves 19 of --num-layers 24 to 3 devices' --from f.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 6 --account-for-loss-in-pipeline-split >g.txt
+    refused 'account-for-loss-in-pipeline-split: and --decoder-first-pipeline-num-layers: give one' --from g.txt --dp 2
+}
+
 # Megatron-LM core_v0.16.1, examples/gpt3/gpt_config.yaml: the file of --yaml-cfg, with fewer layers and fields.
 test_yaml() {
     cat >gpt.yaml <<'END'

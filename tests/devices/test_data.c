@@ -143,7 +143,8 @@ static void test_microbatches_add_up_in_two_orders(void **state)
 /* Within groups, then across them: the same tree for all that have the same groups. */
 static void test_groups_add_up_in_a_tree(void **state)
 {
-    static const char *const by_group[] = { "hsdp", "mics", "hpz", "zero1", "zero1-overlap", "zero2", "fsdp-once", NULL };
+    static const char *const by_group[] = { "hsdp", "mics", "hpz", "zero1", "zero1-overlap", "zero2", "fsdp-once",
+                                            NULL };
     (void)state;
     for (int N = 2; N < test_size; N++) {
         if (test_size % N != 0) continue;

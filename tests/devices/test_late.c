@@ -1,5 +1,5 @@
-/* Weights gathered and gradients reduced once a step: zero1-overlap and fsdp-once, by the engine alone.  Virtual time by
- * recurrence to the picosecond, bytes and memory by formula, and which weights count between steps.
+/* Weights gathered and gradients reduced once a step: zero1-overlap and fsdp-once, by the engine alone.  Virtual time
+ * by recurrence to the picosecond, bytes and memory by formula, and which weights count between steps.
  * tier: check
  * ranks: 1 2 3 4 5 8
  * verify ranks: 6
@@ -190,7 +190,8 @@ static void test_weights_between_steps(void **state)
     step_of(1);
     const uint64_t want = bits_of_unit(UNIT);
     const struct unit *u = &dp.unit[UNIT];
-    ASSERT_ALL(want != drawn && data_kept(&u->over->shards, u, KIND_WEIGHT).count == u->padded, "a step changes nothing");
+    ASSERT_ALL(want != drawn && data_kept(&u->over->shards, u, KIND_WEIGHT).count == u->padded,
+               "a step changes nothing");
     close_engine();
 
     open_engine((struct data_request){ .scheme = "zero1-overlap", .bucket = 1 });

@@ -10,8 +10,8 @@ static const char first_key[] = "decoder-first-pipeline-num-layers", last_key[] 
                   embedding_key[] = "account-for-embedding-in-pipeline-split",
                   loss_key[] = "account-for-loss-in-pipeline-split";
 
-/* What the arguments say of uneven stages: layers of the first and the last device along pp, 0 if not given; whether
- * the embedding, and the loss, count as a layer. */
+/* The arguments say how many layers the first and the last device along pp have (0: they do not), and whether the
+ * embedding, and the loss, count as a layer. */
 struct uneven { int64_t first, last; bool embedding, loss; };
 
 /* ---- stages of a device ------------------------------------------------------------------------------------------ */
