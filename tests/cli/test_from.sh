@@ -318,4 +318,4 @@ END
     refused 'deepspeed_config_file z3.json: .*--from deepspeed:FILE' --from file.yaml --model llama3-8b
 }
 
-run_tests test_gpt3 test_llama3 test_mixtral test_arguments test_yaml test_torchtitan test_torchtitan_defaults test_deepspeed test_accelerate
+run_tests test_gpt3 test_llama3 test_mixtral test_arguments test_uneven_stages test_yaml test_torchtitan test_torchtitan_defaults test_deepspeed test_accelerate
