@@ -73,10 +73,10 @@ static enum error_code check_list(const char *choice, const struct stage_list *l
     const int numbers = list->items - (list->others >= 0), rest = stages - numbers;
     const int64_t left = layers.count - list->sum;
     if (list->others < 0 && rest != 0)
-        return fail(err, ERR_PLAN, "--stage-layers %.80s: has %d numbers, but there are %d stages", choice, numbers,
+        return fail(err, ERR_PLAN, "--stage-layers %.80s: has %d numbers, but stages number %d", choice, numbers,
                     stages);
     if (rest < 0)
-        return fail(err, ERR_PLAN, "--stage-layers %.80s: has %d numbers, but there are only %d stages", choice, numbers,
+        return fail(err, ERR_PLAN, "--stage-layers %.80s: has %d numbers, but stages number only %d", choice, numbers,
                     stages);
     if (rest == 0 ? left == 0 : left >= rest) return OK;
     if (rest == 0 || left < 0)
