@@ -80,8 +80,8 @@ static enum error_code cut_layers(struct plan *plan, const struct schedule *sche
     for (int t = 0; t <= schedule->stages; t++)
         plan->first_layer[t] = (int)(all.first + block_start(all.count, schedule->stages, t));
     if (given && plan->stage_layers)
-        return fail(err, ERR_USAGE, "--stage-layers %.80s: says how many layers each stage has, and so does --placement "
-                    "speed", plan->stage_layers);
+        return fail(err, ERR_USAGE, "--stage-layers %.80s: says how many layers each stage has, and so does "
+                    "--placement speed", plan->stage_layers);
     if (plan->stage_layers) return stage_layers_cut(plan->stage_layers, all, schedule->stages, plan->first_layer, err);
     /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;

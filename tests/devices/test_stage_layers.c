@@ -1,8 +1,8 @@
 /* --stage-layers: how many layers each stage of a pipeline has, by names and lists; and what is refused, and why.
  * tier: check
  *
- * Llama 3 405B has 126 layers on 16 stages, "7, 8, .., 8, 7" (arXiv:2407.21783, section 3.3.2).  There both ends count as
- * a layer.
+ * Llama 3 405B has 126 layers on 16 stages, "7, 8, .., 8, 7" (arXiv:2407.21783, section 3.3.2).  There both ends count
+ * as a layer.
  */
 #include "emulated_devices/plan/stage_layers.h"
 #include <setjmp.h>

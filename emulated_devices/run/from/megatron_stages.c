@@ -1,5 +1,5 @@
-/* megatron_stages.c -- how Megatron-LM's arguments cut layers over the stages of a pipeline, and which layers of a stage
- * they recompute.  Facts: NVIDIA/Megatron-LM, megatron/training/arguments.py, megatron/core/transformer/
+/* megatron_stages.c -- how Megatron-LM's arguments cut layers over the stages of a pipeline, and which layers of a
+ * stage they recompute.  Facts: NVIDIA/Megatron-LM, megatron/training/arguments.py, megatron/core/transformer/
  * transformer_config.py (__post_init__) and transformer_block.py (get_num_layers_to_build).  A problem is noted in the
  * struct from; after the first one nothing more is said. */
 #include "emulated_devices/run/from/megatron_stages.h"

@@ -13,7 +13,8 @@ enum { MEGATRON_MOST_STAGES = 1024 };
 /* chunks: stages on each device; layers: [count] of each stage, in the order of the model. */
 struct megatron_stages { int64_t chunks, count, layers[MEGATRON_MOST_STAGES]; };
 
-/** Say how many stages a device has, and the layers of each stage if stages are uneven.  @param pp  devices along pp. */
+/** Say how many stages a device has, and the layers of each stage if stages are uneven.
+ *  @param pp  devices along pp. */
 void megatron_say_stages(struct from *, int64_t pp, struct megatron_stages *);
 
 /** Say which layers are computed again in the backward pass. */

@@ -11,10 +11,10 @@
  *          part is gathered while this one computes, unless --prefetch no
  * Memory   weights n/P + n from the first use to the last, gradients n/P + n from the first backward pass to the last,
  *          optimizer state k n/P
- * Equals   as zero1: gradients are summed over microbatches first, then over devices.  With one microbatch fsdp, bit for
- *          bit
- * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls fsdp_once_share, and makes an ERR_PLAN of a
- *          text that is returned.
+ * Equals   as zero1: gradients are summed over microbatches first, then over devices.  With one microbatch fsdp, bit
+ *          for bit
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls fsdp_once_share, and makes an ERR_PLAN of
+ *          a text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

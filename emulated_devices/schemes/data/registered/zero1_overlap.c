@@ -14,8 +14,8 @@
  *          devices drew the same
  * Memory   as zero1: weights n, gradients n, optimizer state k n/P
  * Equals   zero1, bit for bit
- * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls zero1_overlap_share, and makes an ERR_PLAN
- *          of a text that is returned.
+ * Called   schemes/registry.c lists the scheme; data_shards (request.c) calls zero1_overlap_share, and makes an
+ *          ERR_PLAN of a text that is returned.
  */
 #include "emulated_devices/schemes/data/data.h"
 

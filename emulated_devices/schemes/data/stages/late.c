@@ -6,8 +6,8 @@
  * Rule     units are in the order of their first use, and go into buckets of up to --bucket bytes (bucket.h), apart by
  *          the devices that share them.  The list of passes decides this order, so all devices of a group have the
  *          same.  From an update on, or from a skipped step, the whole weights count as old until they are gathered
- * Called   data_acquire reaches late_acquire through the chain (stage.h), before any other stage uses weights.  Gathering
- *          is collective over the levels of optimizer and gradients.  Errors are ERR_MEMORY and ERR_COMM.
+ * Called   data_acquire reaches late_acquire through the chain (stage.h), before any other stage uses weights.
+ *          Gathering is collective over the levels of optimizer and gradients.  Errors are ERR_MEMORY and ERR_COMM.
  */
 #include "emulated_devices/schemes/data/stages/renewal.h"
 #include <stdlib.h>
