@@ -7,6 +7,7 @@
 #include "emulated_devices/plan/recompute.h"
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/plan/stage_layers.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
@@ -68,7 +69,7 @@ static int64_t stage_speed(const struct plan *plan, const struct schedule *sched
     return slowest;
 }
 
-/* Set first_layer [stages + 1]: equal parts of L, or by speed parts that end together. */
+/* Set first_layer [stages + 1]: as the user says, or equal parts of L, or by speed parts that end together. */
 static enum error_code cut_layers(struct plan *plan, const struct schedule *schedule, struct error *err)
 {
     int64_t speed[PLAN_MOST_STAGES];
@@ -78,6 +79,10 @@ static enum error_code cut_layers(struct plan *plan, const struct schedule *sche
     const struct interval all = plan_layers(plan);
     for (int t = 0; t <= schedule->stages; t++)
         plan->first_layer[t] = (int)(all.first + block_start(all.count, schedule->stages, t));
+    if (given && plan->stage_layers)
+        return fail(err, ERR_USAGE, "--stage-layers %.80s: says how many layers each stage has, and so does "
+                    "--placement speed", plan->stage_layers);
+    if (plan->stage_layers) return stage_layers_cut(plan->stage_layers, all, schedule->stages, plan->first_layer, err);
     /* Without speeds stages have nearly equal numbers of layers. */
     if (!given) return OK;
     for (int t = 0; t < schedule->stages; t++) speed[t] = stage_speed(plan, schedule, t);

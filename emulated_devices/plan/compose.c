@@ -74,6 +74,8 @@ static const struct clash clashes[] = {
       "@ gathers no weights before use", "weights in shards, such as --zero 3 --dp 2, or --offload weights" },
     { HAS_tiles, HAS_keep_gathered,
       "@ keeps whole weights, and tiles exist to avoid whole weights", "--reshard-after-forward yes" },
+    { HAS_tiles, HAS_gathers_once,
+      "@ keeps whole weights, and tiles exist to avoid whole weights", "--data-parallel fsdp" },
     { HAS_tiles, HAS_quantized_weights, "quantisation blocks of @ span a whole layer", "--tiles 1" },
     { HAS_tiles, HAS_quantized_gradients, "quantisation blocks of @ span a whole layer", "--tiles 1" },
     { HAS_tp_cuts_columns, HAS_tp_copies_biases,
@@ -83,6 +85,8 @@ static const struct clash clashes[] = {
 
     { HAS_quantized_weights, HAS_nothing_shared,
       "@ gathers no weights", "a sharding scheme on several devices, such as --zero 3 --dp 2" },
+    { HAS_quantized_weights, HAS_weights_late,
+      "with @ a device has no codes of weights between steps, only numbers", "--data-parallel zero1" },
     { HAS_quantized_weights, HAS_apart,
       "the outer step of @ sends no codes", "schemes without an outer step" },
     { HAS_quantized_weights, HAS_tp_copies_keys,
@@ -156,6 +160,9 @@ static const struct clash clashes[] = {
       "schemes without an outer step" },
     { HAS_weights_shared, HAS_two_versions,
       "gathers weights, but @ keeps two versions of all weights", "--data-parallel ddp, zero1 or zero2" },
+    { HAS_weights_late, HAS_two_versions,
+      "gathers new weights before their first use, but @ keeps two versions of whole weights",
+      "--data-parallel zero1" },
     { HAS_state_shared, HAS_low_rank,
       "cuts a layer between any two elements, but a matrix that @ projects needs one owner with the whole "
       "gradient", "--data-parallel ddp" },

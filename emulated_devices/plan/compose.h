@@ -72,6 +72,8 @@ struct facts {
     X(state_shared,            "--data-parallel zero1")                                             \
     X(nothing_shared,          "--data-parallel ddp")                                               \
     X(state_shared_further,    "--data-parallel zero1")                                             \
+    X(weights_late,            "--data-parallel zero1-overlap")                                     \
+    X(gathers_once,            "--data-parallel fsdp-once")                                         \
     X(allreduces_whole,        "--data-parallel ddp")                                               \
     X(apart,                  "--data-parallel local-sgd")                                          \
     X(apart_in_two_stages,     "--data-parallel local-sgd or diloco")                               \

@@ -424,6 +424,18 @@ static bool state_shared_further(const struct facts *facts, struct typed *typed)
     return facts->shards->optimizer > facts->shards->weights && say_scheme(facts, typed);
 }
 
+/* Whether whole weights are old from an update until they are gathered. */
+static bool weights_late(const struct facts *facts, struct typed *typed)
+{
+    return facts->shards->late && facts->shards->optimizer > facts->shards->weights && say_scheme(facts, typed);
+}
+
+/* Whether gathered weights and whole gradients stay for all microbatches. */
+static bool gathers_once(const struct facts *facts, struct typed *typed)
+{
+    return facts->shards->once && facts->shards->weights > 1 && say_scheme(facts, typed);
+}
+
 /* Several copies without any shards all-reduce whole gradients. */
 static bool allreduces_whole(const struct facts *facts, struct typed *typed)
 {

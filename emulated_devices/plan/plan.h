@@ -56,6 +56,8 @@ struct plan {
     int chunks;                         /* stages on each device of a pipeline, v; plan_check sets the schedule's */
     int stages;                         /* of the pipeline; set by plan_check from the schedule */
     int speed[PLAN_MOST_STAGES];        /* of each place of the pipeline: faster ones get more layers; all 0: equal */
+    const char *stage_layers;           /* how many layers each stage has: stage_layers.h; NULL: equally many, or by
+                                         * speed */
     int first_layer[PLAN_MOST_STAGES + 1];      /* of each stage, then L; set by plan_check */
     int skip;                           /* stages that each microbatch of a partial pipeline skips; 0: the schedule's */
     int update_every;                   /* microbatches between optimizer steps, for schedules that step inside a

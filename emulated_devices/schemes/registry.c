@@ -49,9 +49,11 @@
     X(expert_scheme, expert_scheme_fssdp)              \
     X(data_scheme, data_scheme_ddp)                    \
     X(data_scheme, data_scheme_zero1)                  \
+    X(data_scheme, data_scheme_zero1_overlap)          \
     X(data_scheme, data_scheme_zero2)                  \
     X(data_scheme, data_scheme_zero3)                  \
     X(data_scheme, data_scheme_fsdp)                   \
+    X(data_scheme, data_scheme_fsdp_once)              \
     X(data_scheme, data_scheme_hsdp)                   \
     X(data_scheme, data_scheme_mics)                   \
     X(data_scheme, data_scheme_hpz)                    \

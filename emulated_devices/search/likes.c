@@ -14,14 +14,15 @@ static const struct like likes[] = {
       .source = "Megatron-Core: arguments.py (tp-comm-overlap, cp-comm-type, moe-token-dispatcher-type, "
                 "use-distributed-optimizer, num-layers-per-virtual-pipeline-stage, recompute-granularity)",
       .only = { [BY_TENSOR] = "1d,1d-sp,1d-sp-overlap", [BY_ATTENTION] = "ring-zigzag,allgather-kv,ulysses,usp",
-                [BY_EXPERTS] = "alltoall,allgather", [BY_DATA] = "ddp,zero1,zero3", [BY_SCHEDULE] = "1f1b,interleaved",
+                [BY_EXPERTS] = "alltoall,allgather", [BY_DATA] = "ddp,zero1,zero1-overlap,zero3",
+                [BY_SCHEDULE] = "1f1b,interleaved",
                 [BY_RECOMPUTE] = "none,selective,full" } },
     { .name = "torchtitan",
       .source = "torchtitan: job_config.py (async tensor parallel, context_parallel_rotate_method, "
                 "expert_parallel_degree, fsdp_reshard_after_forward, pipeline_parallel_schedule, "
                 "activation_checkpoint)",
       .only = { [BY_TENSOR] = "1d-sp,1d-sp-overlap", [BY_ATTENTION] = "ring-zigzag,allgather-kv",
-                [BY_EXPERTS] = "alltoall", [BY_DATA] = "ddp,zero2,fsdp",
+                [BY_EXPERTS] = "alltoall", [BY_DATA] = "ddp,zero2,fsdp,fsdp-once",
                 [BY_SCHEDULE] = "1f1b,gpipe,interleaved,bfs,zb-v,dualpipev", [BY_RECOMPUTE] = "none,selective,full" } },
     { .name = "deepspeed",
       .source = "DeepSpeed: runtime/config.py (tensor_parallel, sequence_parallel_size, zero_optimization.stage), "

@@ -83,7 +83,7 @@ torchrun --nproc_per_node $GPUS_PER_NODE --node_rank $NODE_RANK "$PRETRAIN_SCRIP
 set +x
 END
     # NullTokenizer adds a token, and 128257 are padded to 1003 times 128; a bucket has 40000000 gradients of 2 bytes.
-    same '--model llama3-8b --vocabulary 128384 --dp 8 --zero 1 --bucket 80000000 --seq 8192 --batch 128 --micro 16 --dtype bf16 --grad-dtype bf16
+    same '--model llama3-8b --vocabulary 128384 --dp 8 --data-parallel zero1-overlap --bucket 80000000 --seq 8192 --batch 128 --micro 16 --dtype bf16 --grad-dtype bf16
           --as megatron --clip 1 --dropout 0 --cluster h100-infiniband' llama.sh --cluster h100-infiniband
     run plan --from llama.sh --memory 0 --cluster h100-infiniband
     expect_out '^  --fp8-format hybrid +fp8 and fp4: products'
@@ -114,7 +114,7 @@ torchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt.py ${MODEL_ARGS[@]} ${
     --tokenizer-type Llama2Tokenizer --tokenizer-model ${TOKENIZER_MODEL} --micro-batch-size 1 --global-batch-size 256 --bf16 \
     --pipeline-model-parallel-size 4 --expert-model-parallel-size 8 --use-distributed-optimizer --sequence-parallel
 END
-    same '--model mixtral-8x7b --vocabulary 32000 --pp 4 --dp 8 --ep 8 --dispatch alltoall --zero 1 --bucket 160000000 --seq 4096 --batch 256
+    same '--model mixtral-8x7b --vocabulary 32000 --pp 4 --dp 8 --ep 8 --dispatch alltoall --data-parallel zero1-overlap --bucket 160000000 --seq 4096 --batch 256
           --micro 32 --dtype bf16 --as megatron --clip 1 --dropout 0 --cluster h100-infiniband' mixtral.sh --cluster h100-infiniband
     run plan --from mixtral.sh --memory 0 --cluster h100-infiniband; expect_out 'WANDB_API_KEY is not set'
 }
@@ -131,6 +131,25 @@ test_arguments() {
     same '--model gpt2:L=24,D=2048,H=16,F=8192,S=2048 --vocabulary 50688 --tp 4 --pp 2 --dp 4 --schedule interleaved --chunks 2
           --tensor 1d-sp-overlap --zero 1 --shard-group 2 --seq 2048 --batch 64 --micro 8 --dtype bf16 --as megatron --clip 1 --dropout 0
           --recompute selective' b.txt --dp 4
+}
+
+# Uneven stages: layers of the first and the last device, or ends that count as a layer; blocks are recomputed stage by stage.
+test_uneven_stages() {
+    local few=${args/--num-layers-per-virtual-pipeline-stage 6/} rest
+    rest='--model gpt2:L=24,D=2048,H=16,F=8192,S=2048 --vocabulary 50688 --tp 4 --pp 4 --dp 2 --tensor 1d-sp --zero 1 --seq 2048 --batch 64
+          --micro 16 --dtype bf16 --as megatron --clip 1 --dropout 0'
+    few=${few/parallel-size 2/parallel-size 4}
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 6 >c.txt
+    same "$rest --stage-layers 4,7,7,6" c.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 4 --decoder-last-pipeline-num-layers 8 --num-virtual-stages-per-pipeline-rank 2 \
+        --recompute-granularity full --recompute-method block --recompute-num-layers 1 >d.txt
+    same "$rest --schedule interleaved --chunks 2 --stage-layers 2,3,3,4,2,3,3,4 --recompute 0,2,5,8,12,14,17,20" d.txt --dp 2
+    printf '%s\n' "${few/num-layers 24/num-layers 22}" --account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split >e.txt
+    same "${rest/L=24/L=22} --stage-layers ends" e.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 5 >f.txt
+    refused 'decoder-first-pipeline-num-layers 5: leaves 19 of --num-layers 24 to 3 devices' --from f.txt --dp 2
+    printf '%s\n' "$few" --decoder-first-pipeline-num-layers 6 --account-for-loss-in-pipeline-split >g.txt
+    refused 'account-for-loss-in-pipeline-split: and --decoder-first-pipeline-num-layers: give one' --from g.txt --dp 2
 }
 
 # Megatron-LM core_v0.16.1, examples/gpt3/gpt_config.yaml: the file of --yaml-cfg, with fewer layers and fields.
@@ -211,7 +230,7 @@ pipeline_parallel_schedule = "Interleaved1F1B"
 context_parallel_degree = 2
 context_parallel_rotate_method = "alltoall"
 END
-    same '--model llama3-8b --pp 2 --cp 2 --dp 8 --data-parallel hsdp --shard-group 8 --reshard-after-forward no --attention ring-zigzag
+    same '--model llama3-8b --pp 2 --cp 2 --dp 8 --data-parallel fsdp-once --shard-group 8 --attention ring-zigzag
           --schedule interleaved --chunks 2 --seq 2048 --batch 64 --micro 8 --dtype bf16 --as torch --clip 1
           --recompute 1,3,5,7,9,11,13,15,17,19,21,23,25,27,29,31' a.toml
     printf '[model]\nname = "qwen3"\nflavor = "0.6B"\n[parallelism]\ndata_parallel_shard_degree = 8\n[activation_checkpoint]\nmode = "none"\n' >q.toml
@@ -299,4 +318,4 @@ END
     refused 'deepspeed_config_file z3.json: .*--from deepspeed:FILE' --from file.yaml --model llama3-8b
 }
 
-run_tests test_gpt3 test_llama3 test_mixtral test_arguments test_yaml test_torchtitan test_torchtitan_defaults test_deepspeed test_accelerate
+run_tests test_gpt3 test_llama3 test_mixtral test_arguments test_uneven_stages test_yaml test_torchtitan test_torchtitan_defaults test_deepspeed test_accelerate

@@ -15,6 +15,7 @@ test_contradictions() {
     refused 'expert-model-parallel-size 8: times --expert-tensor-parallel-size 8 does not divide the 8 devices' --from ep.sh
     sed 's/--fp16/--fp16 --bf16/' gpt3.sh >both.sh;                 refused 'both.sh: line 35: --fp16: and --bf16: give one' --from both.sh
     sed 's/--fp16/--overlap-param-gather/' gpt3.sh >gather.sh;      refused 'overlap-param-gather: needs --use-distributed-opt' --from gather.sh
+    sed 's/--fp16/--use-distributed-optimizer --overlap-param-gather/' gpt3.sh >late.sh; refused 'overlap-param-gather: needs --overlap-grad-reduce' --from late.sh
     sed 's/--fp16/--recompute-granularity full/' gpt3.sh >full.sh;  refused 'recompute-granularity full: needs --recompute-method' --from full.sh
     sed 's/--fp16/--hidden-sise 4/' gpt3.sh >mistyped.sh;           refused 'hidden-sise 4: is no key that is known .*did you mean --hidden-size' --from mistyped.sh
     sed 's/12288/$WIDTH/' gpt3.sh >unset.sh;                        refused 'hidden-size \$WIDTH: must be a whole number' --from unset.sh

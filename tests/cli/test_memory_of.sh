@@ -21,6 +21,11 @@ test_by_hand() {
     expect_of weights 16060522496                       # bf16, whole; fp32 gradients; masters and moments, 12 bytes of an eighth
     expect_of gradients 32121044992
     expect_of optimizer 12045391872
+    run $eight --dp 8 --batch 8 --seq 32768 --recompute full --memory-of megatron --data-parallel zero1-overlap
+    expect_of weights 16060522496;                      expect_of gradients 32121044992;    expect_of optimizer 12045391872
+    # Gathered once: all bf16 weights are whole at the peak, also without a pipeline.
+    run $eight --dp 8 --batch 16 --micro 2 --seq 4096 --recompute full --memory-of torch --data-parallel fsdp-once; expect_status 0
+    expect_of weights 4015130624;                       expect_of 'gathered weights' 16060522496
     run $eight --dp 8 --batch 8 --seq 32768 --recompute full --memory-of nanotron --data-parallel ddp
     expect_of optimizer 96363134976                     # 12 bytes of each
 }

@@ -15,6 +15,7 @@ test_as_a_run() {
     same tiny --dp 2 --tp 2
     same llama-tiny --dp 3 --zero 3 --cluster a100-ethernet
     same tiny --pp 2 --cp 2 --schedule zb-h1 --micro 4
+    same tiny --pp 2 --micro 4 --schedule interleaved --chunks 2 --stage-layers ends --dp 2 --data-parallel zero1-overlap --bucket 20K
     same llama-tiny --tp 2 --pp 2 --tensor 1d-sp --recompute full --dtype bf16
     same tiny --tp 2 --pp 2 --schedule dualpipe --micro 6 --pairs --receives-ahead 2 --cluster ./waits.json
     same llama-tiny --dp 2 --zero 3 --comm-streams 3
@@ -30,7 +31,8 @@ test_as_many_runs() {
         same tiny $axes --cluster a100-ethernet --dtype bf16
         same qwen3-tiny $axes --optimizer momentum --cluster h100-infiniband
     done
-    for axes in ddp zero1 zero2 zero3; do same tiny --dp 4 --data-parallel $axes --micro 2; done
+    for axes in ddp zero1 zero1-overlap zero2 zero3 fsdp-once; do same tiny --dp 4 --data-parallel $axes --micro 2; done
+    same tiny --pp 4 --micro 4 --stage-layers 1,..,3
     for axes in gpipe interleaved bfs zb-h1 zb-h2 zb-v dualpipev; do same tiny --pp 2 --schedule $axes --micro 4; done
     for axes in ring ulysses ring-striped allgather-kv; do same tiny --cp 4 --attention $axes; done
     for axes in 1d-sp 1d-sp-keep 2d 2.5d 3d; do same tiny --tp 4 --tensor $axes; done
@@ -40,7 +42,7 @@ test_as_many_runs() {
         same tiny --pp 2 --dp 2 --schedule dualpipe --micro 4 --pairs --comm-streams $axes
     done
     for axes in full selective; do same llama-tiny --dp 2 --recompute $axes; done
-    same tiny --dp 2 --offload optimizer,gradients,weights
+    same tiny --dp 2 --zero 3 --offload optimizer,gradients,weights
     same tiny --dp 4 --zero 3 --quantize-weights int8 --quantize-gradients int4
 }
 

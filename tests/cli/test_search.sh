@@ -32,7 +32,7 @@ test_rows_differ() {
     rows=$(rows_of "$out" 8)
     [ "$(wc -l <<<"$rows")" = 8 ] || complain "not 8 rows: $rows"
     [ "$(sort -u -k 2 <<<"$rows" | wc -l)" = 8 ] || complain "two rows have the same time and memory: $rows"
-    expect_out '^ +1  --pp 2 --dp 4 --data-parallel zero1 '
+    expect_out '^ +1  --pp 2 --dp 4 --data-parallel fsdp-once '
     expect_out '^      the same time, memory and bytes: --data-parallel fsdp$'; expect_no_out 'buff'
     expect_out '^      less than 1 % slower, saves less than 1 % of memory: --data-parallel ddp$'
     expect_out '^why     plan 2 takes '
@@ -40,7 +40,7 @@ test_rows_differ() {
     [ "$(sed -n '/"plans":/,/"frontier":/p' search.json | sed -n 's/.*"group":\t\([0-9]*\),$/\1/p' | sort -nu | tr '\n' ' ')" = '1 2 3 4 5 6 7 8 ' ] || complain 'not the groups 1 to 8'
     [ "$n" -gt 8 ] || complain "the JSON has $n plans, so none that was merged"
     run $example --top 1; expect_status 0; expect_out '^why     plan 2 \(--pp 2 --dp 4 .*\) takes '
-    run $example --top 1 --like all; expect_status 0; expect_out '^      the same time, memory and bytes: --data-parallel buff$'
+    run $example --top 2 --like all; expect_status 0; expect_out '^   1  .*--data-parallel fsdp-once --schedule zb-v '; expect_out '^      the same time, memory and bytes: --data-parallel buff$'
 }
 
 # The usual planner; a memory that leaves the fastest out; JSON alone on the standard output.

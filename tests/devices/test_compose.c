@@ -145,6 +145,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_reduced_by_nodes: p->allreduce = "auto"; break;
     case HAS_weights_shared: take_scheme(p, "zero3", 2); break;
     case HAS_state_shared: case HAS_state_shared_further: take_scheme(p, "zero1", 2); break;
+    case HAS_weights_late: take_scheme(p, "zero1-overlap", 2); break;
+    case HAS_gathers_once: take_scheme(p, "fsdp-once", 2); break;
     case HAS_allreduces_whole: split(p, DP, 2); break;
     case HAS_apart: take_scheme(p, "diloco", p->mesh.size[DP] > 2 ? p->mesh.size[DP] : 2); break;
     case HAS_apart_in_two_stages: take_scheme(p, "diloco", 3), split(p, PP, 2); break;

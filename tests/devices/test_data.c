@@ -51,7 +51,7 @@ static void same_bits(struct plan *p, const char *const schemes[], int group, in
     }
 }
 
-static const char *const flat[] = { "ddp", "zero1", "zero2", "zero3", "fsdp", NULL };
+static const char *const flat[] = { "ddp", "zero1", "zero1-overlap", "zero2", "zero3", "fsdp", "fsdp-once", NULL };
 
 /* ---- bits -------------------------------------------------------------------------------------------------------- */
 
@@ -110,7 +110,7 @@ static void test_any_bucket(void **state)
         const bool tp = test_size % 2 == 0 && test_size > 2;
         struct plan p = adam_plan(tp ? test_size / 2 : test_size, tp ? 2 : 1, 1, F32, micros);
         p.model.tied = true;
-        for (int i = 0; i < 3; i++) {                                   /* of flat[], those that have buckets */
+        for (int i = 0; i < 4; i++) {                                   /* of flat[], those that have buckets */
             p.data.bucket = 1000;
             const uint64_t want = bits_of(&p, flat[i], 0, FEW_STEPS);
             for (int k = 0; k < 4; k++) {
@@ -128,8 +128,8 @@ static void test_any_bucket(void **state)
 /* Gradients kept whole add up over microbatches first, those in shards over devices first. */
 static void test_microbatches_add_up_in_two_orders(void **state)
 {
-    static const char *const whole[] = { "ddp", "zero1", NULL }, *const in_shards[] = { "zero2", "zero3", "fsdp",
-                                                                                        NULL };
+    static const char *const whole[] = { "ddp", "zero1", "zero1-overlap", "fsdp-once", NULL };
+    static const char *const in_shards[] = { "zero2", "zero3", "fsdp", NULL };
     (void)state;
     struct plan micro = adam_plan(test_size, 1, 1, F32, 2);
     micro.model.tied = true;
@@ -143,7 +143,8 @@ static void test_microbatches_add_up_in_two_orders(void **state)
 /* Within groups, then across them: the same tree for all that have the same groups. */
 static void test_groups_add_up_in_a_tree(void **state)
 {
-    static const char *const by_group[] = { "hsdp", "mics", "hpz", "zero1", "zero2", NULL };
+    static const char *const by_group[] = { "hsdp", "mics", "hpz", "zero1", "zero1-overlap", "zero2", "fsdp-once",
+                                            NULL };
     (void)state;
     for (int N = 2; N < test_size; N++) {
         if (test_size % N != 0) continue;
@@ -199,7 +200,7 @@ static void test_norm_counts_everything_once(void **state)
 /* Weights come and go, gradients are scattered, in whatever order a schedule asks for them. */
 static void test_with_every_schedule(void **state)
 {
-    static const char *const schemes[] = { "zero1", "zero2", "zero3", "fsdp" };
+    static const char *const schemes[] = { "zero1", "zero1-overlap", "zero2", "zero3", "fsdp", "fsdp-once" };
     int trained = 0;
     (void)state;
     if (test_size != 4) return;
@@ -207,7 +208,7 @@ static void test_with_every_schedule(void **state)
         struct plan p = case_plan(2, 1, 2);
         if (!tier_takes(i, 2)) continue;
         struct outcome o;
-        p.data.scheme = schemes[i % 4];
+        p.data.scheme = schemes[i % 6];
         p.data.keep = i % 3 == 1, p.data.no_prefetch = i % 5 == 2;
         if (case_take_schedule(&p, schedule_generator_at(i)->head.name, &err) != OK) continue;
         ASSERT_ALL(case_run(&p, &o, &err) == OK, "%s, %s: %s", p.schedule, p.data.scheme, err.text);

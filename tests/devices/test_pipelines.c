@@ -157,6 +157,32 @@ static void test_layers_by_speed(void **state)
     ASSERT_ALL(test_rank != 0 || a.whole_hash == b.whole_hash, "layers placed by speed end with other bits");
 }
 
+/* Layers as --stage-layers says: the same model, the same bits, also with two stages on each device. */
+static void test_layers_as_said(void **state)
+{
+    static const char *const said[] = { "3,..,1", "ends", "1,..,2" };
+    (void)state;
+    struct plan even = case_plan(1, 1, test_size);
+    even.model.L = 2 * test_size + 2;
+    const struct outcome want = check(&even);
+    for (int i = 0; i < 3; i++) {
+        struct plan p = even;
+        p.stage_layers = said[i];
+        const struct outcome o = check(&p);
+        ASSERT_ALL(i == 1 || memcmp(p.first_layer, even.first_layer, sizeof p.first_layer) != 0, "%s cuts evenly",
+                   said[i]);
+        ASSERT_ALL(test_rank != 0 || o.whole_hash == want.whole_hash, "%s: other bits than even stages", said[i]);
+    }
+    struct plan twice = even;
+    twice.schedule = "interleaved", twice.chunks = 2, twice.stage_layers = "2,..,1";
+    twice.micros = test_size;
+    (void)check(&twice);
+    ASSERT_ALL(twice.first_layer[1] == 2 && twice.first_layer[2 * test_size - 1] == twice.model.L - 1,
+               "stages of two chunks begin at %d and %d", twice.first_layer[1], twice.first_layer[2 * test_size - 1]);
+    even.stage_layers = "1,1";
+    ASSERT_ALL(plan_check(&even, &err) == ERR_PLAN && strstr(err.text, "--stage-layers 1,1"), "%s", err.text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -167,6 +193,7 @@ int main(void)
         MPI_TEST(test_updates_refuse_clipping),
         MPI_TEST(test_partial_pipelines),
         MPI_TEST(test_layers_by_speed),
+        MPI_TEST(test_layers_as_said),
     };
     return MPI_RUN("pipelines", tests);
 }

@@ -11,7 +11,7 @@
 static const char *const flags[] = {
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--zero", "--data-parallel", "--shards", "--shard-group",
     "--tensor", "--attention", "--head-parallel", "--ring-window", "--context-first", "--dispatch", "--schedule",
-    "--chunks", "--micro", "--recompute", "--tiles", "--bucket", "--allreduce", "--reduce-scatter",
+    "--chunks", "--stage-layers", "--micro", "--recompute", "--tiles", "--bucket", "--allreduce", "--reduce-scatter",
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 

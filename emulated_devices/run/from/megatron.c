@@ -8,14 +8,12 @@
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/run/from/frameworks.h"
 #include "emulated_devices/run/from/megatron_keys.h"
+#include "emulated_devices/run/from/megatron_stages.h"
 #include "emulated_devices/run/from/script.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { MEGATRON_MOST = 1 << 24, MEGATRON_BUCKET = 40000000, MEGATRON_BUCKET_COPY = 1000000 };
-
-/* The mesh as it will be: with what the user typed in place of the file's. */
-struct megatron_mesh { int64_t tp, pp, cp, dp, ep, devices; };
 
 /* ---- the model --------------------------------------------------------------------------------------------------- */
 
@@ -293,32 +291,6 @@ static void megatron_say_experts(struct from *from, const struct megatron_mesh *
     else from_say(from, way, "--dispatch", "%s", from_is(from, way, "alltoall") ? "alltoall" : "allgather");
 }
 
-/* Stages of the pipeline on each device. */
-static int64_t megatron_say_chunks(struct from *from, int64_t pp)
-{
-    static const char each[] = "num-layers-per-virtual-pipeline-stage";
-    static const char number[] = "num-virtual-stages-per-pipeline-rank";
-    const int64_t layers = from_whole(from, each, 1, 1024), chunks = from_whole(from, number, 1, 64);
-    const int64_t all = from_whole(from, "num-layers", 1, 1024);
-    const char *const key = chunks ? number : each;
-    if (from_has(from, "overlap-p2p-comm"))
-        from_nothing(from, "overlap-p2p-comm", "the plan's stages never wait to send");
-    if (from->failed || (layers == 0 && chunks == 0)) return 1;
-    if (layers && chunks) from_refuse(from, each, "and --%s %lld: give one of them", number, (long long)chunks);
-    if (pp == 1) from_refuse(from, key, "needs --pipeline-model-parallel-size above 1");
-    const int64_t v = chunks ? chunks : all > 0 && all % (pp * layers) == 0 ? all / (pp * layers) : 0;
-    if (!from->failed && (v == 0 || all % (pp * v) != 0))
-        from_refuse(from, key, "does not cut --num-layers %lld evenly into --pipeline-model-parallel-size %lld stages",
-                    (long long)all, (long long)pp);
-    if (from->failed || v == 1) {
-        from_nothing(from, key, "off: one stage a device");
-        return 1;
-    }
-    from_say(from, key, "--schedule", "interleaved");
-    from_say(from, key, "--chunks", "%lld", (long long)v);
-    return v;
-}
-
 static struct megatron_mesh megatron_say_mesh(struct from *from)
 {
     struct megatron_mesh m = { .dp = 1 };
@@ -385,14 +357,30 @@ static void megatron_say_buckets(struct from *from, int64_t dp, int zero)
     if (given) from_with(from, key, "in --bucket");
 }
 
+/* Whether new weights are gathered beside the next forward pass, and what the key has become. */
+static bool megatron_gathers_late(struct from *from, int zero)
+{
+    static const char gather[] = "overlap-param-gather", reduce[] = "overlap-grad-reduce";
+    if (!from_truth(from, gather)) {
+        if (from_has(from, gather)) from_nothing(from, gather, "off");
+        return false;
+    }
+    if (zero == 0) from_refuse(from, gather, "needs --use-distributed-optimizer");
+    else if (!from_truth(from, reduce)) from_refuse(from, gather, "needs --%s", reduce);
+    else if (zero == 1) from_with(from, gather, "in --data-parallel");
+    else from_with(from, gather, "in --zero %d", zero);
+    return zero == 1;
+}
+
 static void megatron_say_copies(struct from *from, const struct megatron_mesh *mesh)
 {
-    static const char groups[] = "num-distributed-optimizer-instances", gather[] = "overlap-param-gather";
+    static const char groups[] = "num-distributed-optimizer-instances";
     static const char keep[] = "torch-fsdp2-no-reshard-after-forward";
     const char *key;
     const int zero = megatron_zero(from, &key);
     const int64_t n = from_whole(from, groups, 1, MESH_MOST_DEVICES), all = mesh->dp * mesh->cp;
-    from_say(from, key, "--zero", "%d", zero);
+    if (megatron_gathers_late(from, zero)) from_say(from, key, "--data-parallel", "zero1-overlap");
+    else from_say(from, key, "--zero", "%d", zero);
     megatron_note(from, "use-distributed-optimizer", key);
     megatron_note(from, "use-megatron-fsdp", key);
     if (!from_truth(from, "use-megatron-fsdp")) {
@@ -404,12 +392,6 @@ static void megatron_say_copies(struct from *from, const struct megatron_mesh *m
                     (long long)all);
     if (n > 1) from_say(from, groups, "--shard-group", "%lld", (long long)(all / n));
     else if (from_has(from, groups)) from_nothing(from, groups, "off");
-    if (from_has(from, gather)) {
-        if (from_truth(from, gather) && zero == 0) from_refuse(from, gather, "needs --use-distributed-optimizer");
-        if (!from_truth(from, gather)) from_nothing(from, gather, "off");
-        else from_assume(from, gather, "weights are gathered after the step; Megatron-LM hides it behind the next "
-                         "forward pass");
-    }
     if (from_has(from, "use-torch-fsdp2") && zero != 3) from_nothing(from, "use-torch-fsdp2", "off");
     if (from_truth(from, keep)) from_say(from, keep, "--reshard-after-forward", "no");
     else if (from_has(from, keep)) from_nothing(from, keep, "off");
@@ -470,68 +452,6 @@ static void megatron_say_dropout(struct from *from)
     else from_assume(from, "attention-dropout", "as large as the dropout of the rest: its mask is kept or not with it");
 }
 
-/* The layers that "block" recomputes: the first n of each stage. */
-static void megatron_say_blocks(struct from *from, int64_t n, int64_t pp, int64_t chunks)
-{
-    const int64_t all = from_whole(from, "num-layers", 1, 1024), each = all / (pp * chunks);
-    char list[FROM_TEXT] = "";
-    size_t used = 0;
-    if (n >= each) {
-        from_say(from, "recompute-num-layers", "--recompute", "full");
-        return;
-    }
-    for (int64_t stage = 0; stage < pp * chunks && used < sizeof list; stage++)
-        used += (size_t)snprintf(list + used, sizeof list - used, n > 1 ? "%s%lld-%lld" : "%s%lld", stage ? "," : "",
-                                 (long long)(stage * each), (long long)(stage * each + n - 1));
-    if (used >= sizeof list) from_refuse(from, "recompute-num-layers", "there are too many stages to list its layers");
-    from_say(from, "recompute-num-layers", "--recompute", "%s", list);
-}
-
-static void megatron_say_full(struct from *from, int64_t pp, int64_t chunks)
-{
-    static const char number[] = "recompute-num-layers";
-    const int64_t n = from_whole(from, number, 1, 1024);
-    if (from_value(from, "recompute-method") == NULL)
-        from_refuse(from, "recompute-granularity", "needs --recompute-method uniform or block");
-    if (n == 0) from_refuse(from, "recompute-granularity", "needs --recompute-num-layers");
-    if (from->failed) return;
-    if (from_is(from, "recompute-method", "block")) {
-        megatron_say_blocks(from, n, pp, chunks);
-        from_with(from, "recompute-granularity", "in --recompute");
-    } else if (from_is(from, "recompute-method", "uniform")) {
-        from_say(from, "recompute-granularity", "--recompute", "full");
-        if (n == 1) from_with(from, number, "in --recompute: each layer alone");
-        else from_outside(from, number, "one saved input for %lld layers, and their activations at once in backward; "
-                          "the plan saves one for each layer", (long long)n);
-    } else from_refuse(from, "recompute-method", "must be uniform or block");
-    from_with(from, "recompute-method", "in --recompute");
-}
-
-static void megatron_say_recompute(struct from *from, const struct megatron_mesh *mesh, int64_t chunks)
-{
-    static const char what[] = "recompute-granularity", parts[] = "recompute-modules", old[] = "recompute-activations";
-    static const char *const of_full[] = { "recompute-method", "recompute-num-layers" };
-    const bool selective = from_truth(from, old) || from_is(from, what, "selective");
-    if (selective) {
-        from_say(from, from_truth(from, old) ? old : what, "--recompute", "selective");
-        if (from_truth(from, old) && from_has(from, what)) from_with(from, what, "in --recompute");
-    } else if (from_is(from, what, "full")) megatron_say_full(from, mesh->pp, chunks);
-    else if (from_value(from, what)) from_refuse(from, what, "must be full or selective");
-    else if (from_has(from, what)) from_nothing(from, what, "off");
-    if (from_has(from, old) && !from_truth(from, old)) from_nothing(from, old, "off");
-    for (int i = 0; i < 2; i++) {
-        if (!from_has(from, of_full[i]) || from_is(from, what, "full")) continue;
-        if (selective && from_value(from, of_full[i]))
-            from_refuse(from, of_full[i], "is for --recompute-granularity full, and it is selective");
-        from_nothing(from, of_full[i], "of --recompute-granularity full alone");
-    }
-    if (!from_has(from, parts)) return;
-    if (!selective) from_nothing(from, parts, "of --recompute-granularity selective alone");
-    else if (from_is(from, parts, "core_attn")) from_with(from, parts, "in --recompute");
-    else from_outside(from, parts, "other parts would be computed again, and not kept; the plan's selective is "
-                      "core_attn");
-}
-
 static void megatron_say_batch(struct from *from, int64_t dp)
 {
     const int64_t micro = from_whole(from, "micro-batch-size", 1, INT32_MAX);
@@ -563,7 +483,8 @@ void megatron_translate(struct from *from)
     if (from->failed) return;
     const struct megatron_mesh m = megatron_say_mesh(from);
     if (from->failed) return;
-    const int64_t chunks = megatron_say_chunks(from, m.pp);
+    struct megatron_stages stages;
+    megatron_say_stages(from, m.pp, &stages);
     megatron_say_tensor(from, m.tp);
     megatron_say_context(from, m.cp);
     megatron_say_experts(from, &m);
@@ -572,7 +493,7 @@ void megatron_translate(struct from *from)
     megatron_say_formats(from);
     megatron_say_optimizer(from);
     megatron_say_dropout(from);
-    if (!from->failed) megatron_say_recompute(from, &m, chunks);
+    if (!from->failed) megatron_say_recompute(from, &stages);
 }
 
 /* ---- files ------------------------------------------------------------------------------------------------------- */

@@ -10,6 +10,8 @@ const struct framework_key megatron_keys[] = {
     { "tensor-model-parallel-size", "1" }, { "sequence-parallel", "false" }, { "tp-comm-overlap", "false" },
     { "pipeline-model-parallel-size", "1" }, { "num-layers-per-virtual-pipeline-stage", NULL },
     { "num-virtual-stages-per-pipeline-rank", NULL }, { "overlap-p2p-comm", "true" },
+    { "decoder-first-pipeline-num-layers", NULL }, { "decoder-last-pipeline-num-layers", NULL },
+    { "account-for-embedding-in-pipeline-split", "false" }, { "account-for-loss-in-pipeline-split", "false" },
     { "context-parallel-size", "1" }, { "cp-comm-type", "p2p" }, { "hierarchical-context-parallel-sizes", NULL },
     { "expert-model-parallel-size", "1" }, { "expert-tensor-parallel-size", NULL },
     { "use-distributed-optimizer", "false" }, { "num-distributed-optimizer-instances", "1" },
@@ -123,9 +125,8 @@ const struct framework_group megatron_groups[] = {
       "moe-router-padding-for-fp8 moe-router-padding-for-quantization" },
     { FATE_OUTSIDE, "the first steps have smaller batches; the plan is of a step with the whole batch",
       "rampup-batch-size decrease-batch-size-if-needed" },
-    { FATE_OUTSIDE, "uneven stages: the plan spreads layers evenly, so first and last stage have other layers",
-      "decoder-first-pipeline-num-layers decoder-last-pipeline-num-layers pipeline-model-parallel-layout "
-      "account-for-embedding-in-pipeline-split account-for-loss-in-pipeline-split" },
+    { FATE_OUTSIDE, "a layout of its own: the plan spreads layers evenly; say --stage-layers to cut them as it does",
+      "pipeline-model-parallel-layout" },
     { FATE_OUTSIDE, "the plan's layers are all alike: memory and time of the others would differ",
       "moe-layer-freq mtp-num-layers mtp-loss-scaling-factor window-size window-attn-skip-freq "
       "hybrid-override-pattern hybrid-attention-ratio hybrid-mlp-ratio no-rope-freq "

@@ -202,15 +202,18 @@ static void torchtitan_say_scheme(struct from *from, const struct torchtitan_mes
     static const char keep[] = "parallelism.fsdp_reshard_after_forward", away[] = "training.enable_cpu_offload";
     static const char shard[] = "parallelism.data_parallel_shard_degree";
     const bool cut = mesh->shards * mesh->cp > 1;
-    if (cut && mesh->replicas > 1) {
-        from_say(from, shard, "--data-parallel", "hsdp");
-        from_say(from, shard, "--shard-group", "%lld", (long long)(mesh->shards * mesh->cp));
-    } else if (cut) from_say(from, shard, "--data-parallel", "fsdp");
-    else from_say(from, shard, "--data-parallel", "ddp");
     const bool never = from_is(from, keep, "never") || (from_is(from, keep, "default") && mesh->pp > 1);
+    /* In a pipeline weights that stay are gathered once a step, and gradients wait for the last microbatch. */
+    const bool once = never && mesh->pp > 1;
+    if (cut && mesh->replicas > 1) {
+        from_say(from, shard, "--data-parallel", once ? "fsdp-once" : "hsdp");
+        from_say(from, shard, "--shard-group", "%lld", (long long)(mesh->shards * mesh->cp));
+    } else if (cut) from_say(from, shard, "--data-parallel", once ? "fsdp-once" : "fsdp");
+    else from_say(from, shard, "--data-parallel", "ddp");
     if (!never && !from_is(from, keep, "always") && !from_is(from, keep, "default"))
         from_refuse(from, keep, "must be default, always or never");
-    if (cut && never) from_say(from, keep, "--reshard-after-forward", "no");
+    if (cut && once) from_with(from, keep, "in --data-parallel: weights and whole gradients stay for all microbatches");
+    else if (cut && never) from_say(from, keep, "--reshard-after-forward", "no");
     else if (from_has(from, keep))
         from_nothing(from, keep, cut ? "weights are dropped after forward, as by default" : "off");
     if (cut && from_truth(from, away)) from_say(from, away, "--offload", "weights,gradients,optimizer");

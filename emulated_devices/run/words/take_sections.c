@@ -9,7 +9,8 @@
 /* The file says what these flags say for a plan of one mesh. */
 static enum error_code refuse_flags(const struct train_words *words, struct error *err)
 {
-    static const char *const flags[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--placement" };
+    static const char *const flags[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--placement",
+                                        "--stage-layers" };
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (options_given(words->argc, words->argv, flags[i]))
             return fail(err, ERR_USAGE, "%s: the sections of --plan %s have devices of their own", flags[i],

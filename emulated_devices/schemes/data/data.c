@@ -297,7 +297,7 @@ bool data_keeps_weights(const struct data_parallel *dp, int part)
 {
     int unit[PART_UNITS];
     /* A device may have no expert of the part, and so no unit of experts; the others' experts are here or away. */
-    bool kept = dp->expert_shards.weights == 1 && !offloads(&dp->request, PARAMETERS);
+    bool kept = dp->expert_shards.weights == 1 && !dp->shards.late && !offloads(&dp->request, PARAMETERS);
     for (int k = 0, units = units_at(dp, (struct use){ .part = part }, unit); k < units; k++)
         kept = kept && !dp->unit[unit[k]].passing_w;
     return kept;

@@ -83,6 +83,9 @@ struct data_scheme {
     const char *(*share)(struct shards *s, const struct data_request *);
     bool any_shards;                            /* --shards W,G,O may be any numbers, each of which divides the next */
     bool rows;                                  /* cut each parameter by rows, not the unit as one flat row */
+    bool late;                                  /* new weights are sent in the next step, before their first use */
+    bool once;                                  /* weights in shards are gathered once a step; their gradients are
+                                                 * whole until the last microbatch, and reduced once */
     const char *allgather;                      /* algorithm for weights, if the request has none; NULL: the default */
     struct outer outer;                         /* if its copies train apart: the default rule and numbers */
     /* The devices' form of that rule.  rate: the optimizer's in the step before the outer step. */

@@ -31,7 +31,8 @@ enum error_code data_shards(struct shards *shards, const struct data_request *re
     const enum error_code e = data_scheme_find(&scheme, request->scheme, err);
     if (e) return e;
     *shards = (struct shards){
-        .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0
+        .P = P, .rank = rank, .weights = 1, .gradients = 1, .optimizer = 1, .apart = scheme->outer.every > 0,
+        .late = scheme->late && !request->infers, .once = scheme->once && !request->infers
     };
     if (request->group > 0 && P % request->group != 0)
         return fail(err, ERR_PLAN, "--shard-group %d: must divide --dp %d", request->group, P);

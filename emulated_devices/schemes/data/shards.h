@@ -4,7 +4,8 @@
  * adjacent ones one of the optimizer's state.  Each number divides the next, and o divides P.  All schemes of this
  * folder are choices of these numbers:
  *
- *     w g o     ddp 1 1 1    zero1 1 1 P    zero2 1 P P    zero3 P P P    hsdp, mics N N N    hpz N P P
+ *     w g o     ddp 1 1 1    zero1, zero1-overlap 1 1 P    zero2 1 P P    zero3, fsdp, fsdp-once P P P
+ *               hsdp, mics N N N    hpz N P P
  *
  * A device's rank along dp is then a number with four digits, of which the first varies fastest:
  *
@@ -35,6 +36,10 @@ struct shards {
     int P, rank;                        /* number of devices along dp; index of this one */
     int weights, gradients, optimizer;  /* w | g | o */
     bool apart;                         /* the P/o groups are replicas that train apart (outer.c): no copies */
+    bool late;                          /* new weights are gathered in the next step, before their first use (late.c):
+                                         * between steps a device has only those that it steps */
+    bool once;                          /* weights are gathered, and gradients reduced, once a step: those of all
+                                         * microbatches are summed before */
 };
 
 /** Check that w | g | o | P.  @return OK, or ERR_PLAN naming the number that does not divide. */

@@ -21,10 +21,16 @@ static bool casts(const struct states *states)
 static bool is_root(const struct states *states, int part) { return part == 0 || part == states->parts - 1; }
 static bool is_pipeline(const struct states *states) { return states->trainer->plan.mesh.size[PP] > 1; }
 
+/* Whether all microbatches add to a gradient before it is reduced: as the scheme says, or as FSDP2 in a pipeline. */
+static bool sums_first(const struct states *states)
+{
+    return states_shards(states)->once || (states->profile->root_stays && is_pipeline(states));
+}
+
 /* Whether gathered weights stay for the whole step. */
 static bool stays(const struct states *states, int part)
 {
-    return casts(states) || (states->profile->root_stays && (is_root(states, part) || is_pipeline(states)));
+    return casts(states) || sums_first(states) || (states->profile->root_stays && is_root(states, part));
 }
 
 static int64_t cut(int64_t elements, int shards) { return (elements + shards - 1) / shards; }
@@ -194,11 +200,11 @@ static void make_bucket(struct states *states)
                                     (uint64_t)((all < wanted ? all : wanted) * states->profile->formats.made));
 }
 
-/* In a pipeline, FSDP2 adds the gradients of microbatches in the format of the reduction, and reduces once. */
+/* Gradients of microbatches are added in the format of the reduction, and reduced once. */
 static bool adds_first(struct states *states, int part, bool last)
 {
     struct part_state *p = &states->part[part];
-    if (!is_pipeline(states) || !states->profile->root_stays) return false;
+    if (!sums_first(states)) return false;
     if (p->sum == NULL)
         p->sum = replayed_make(states->pieces, OF_GRADIENTS, ON_COMPUTE,
                             (uint64_t)(p->elements * states->profile->formats.reduced));
@@ -218,8 +224,8 @@ void states_part_done(struct states *states, int part, bool last)
     }
     if (adds_first(states, part, last)) return;
     /* The embedding, the last norm and the head are one group, which is complete with the embedding. */
-    if (states->profile->root_stays && part == root && !is_pipeline(states)) return;
-    if (states->profile->root_stays && part == 0 && !is_pipeline(states)) {
+    if (states->profile->root_stays && part == root && !sums_first(states)) return;
+    if (states->profile->root_stays && part == 0 && !sums_first(states)) {
         struct part_state *head = &states->part[root];
         while (head->made) {
             struct replayed *one = head->made;

@@ -56,11 +56,11 @@ static void add_schedule(uint64_t *h, const struct plan *plan, const struct sche
 }
 
 /* Over dp, sums are computed level by level, each in the order of ranks; with sharded gradients for every
- * microbatch. */
+ * microbatch, unless all microbatches are summed before. */
 static void add_levels(uint64_t *h, const struct plan *plan, const struct shards *shards)
 {
     for (enum shard_level l = BY_WEIGHTS; l < SHARD_LEVELS; l++) {
-        const int level[] = { shards_size(shards, l), l < BY_OPTIMIZER && plan->micros > 1 };
+        const int level[] = { shards_size(shards, l), l < BY_OPTIMIZER && plan->micros > 1 && !shards->once };
         if (level[0] > 1) ADD(*h, level);
     }
     const struct data_request *q = &plan->data;

@@ -74,6 +74,9 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
           .help = "stages on each device of the pipeline" },
         { "--placement", "NAME", OPTION_CHOICE, &words->placement, .choices = placements,
           .help = "how layers are spread over stages: evenly, or in proportion to the speed of the cluster's devices" },
+        { "--stage-layers", "LIST", OPTION_STRING, &options->plan.stage_layers,
+          .help = "how many layers each stage has: 7,8,8,7 in the order of the model; 7,..,5, where the others share "
+                  "the rest; embedding, loss or ends, which count as a layer; default: even" },
         { "--skip", "N", OPTION_INT, &options->plan.skip, .min = 0, .max = 4096,
           .help = "stages that each microbatch of skippipe skips; 0: a third of the middle stages" },
         { "--update-every", "N", OPTION_INT, &options->plan.update_every, .min = 0, .max = 1e6,

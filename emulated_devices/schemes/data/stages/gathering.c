@@ -75,13 +75,23 @@ static bool use_needs(const struct data_parallel *dp, int use, int unit)
     return found;
 }
 
-/* Whether gathered weights stay after a pass: the next one also needs them, or they are kept until backward. */
+/* Whether any pass from here to the next update needs a unit's weights. */
+static bool is_needed_again(const struct data_parallel *dp, int use, int unit)
+{
+    for (; use >= 0; use = next_weight_use(dp, use))
+        if (use_needs(dp, use, unit)) return true;
+    return false;
+}
+
+/* Whether gathered weights stay after a pass: the next one also needs them, or they are kept until backward, or for
+ * the whole step. */
 static bool stays_after(const struct data_parallel *dp, int use, int unit)
 {
     const int next = next_weight_use(dp, use);
     if (next < 0) return false;
     /* The next pass needs the same unit, so dropping and gathering again would only send more. */
     if (use_needs(dp, next, unit)) return true;
+    if (dp->shards.once) return is_needed_again(dp, next, unit);
     if (!dp->request.keep || dp->use[use].pass != PASS_FORWARD) return false;
     /* Weights are kept from forward until the backward pass that needs them again. */
     for (int i = next; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++)

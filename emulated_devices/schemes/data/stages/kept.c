@@ -10,15 +10,16 @@
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
 
-/* Gradients are compared when they are finished: the part that each device steps. */
-static enum shard_level level_of(enum tensor_kind kind)
+/* Gradients are compared when they are finished: the part that each device steps.  Weights that are gathered late are
+ * those of the last step only in that part. */
+static enum shard_level level_of(const struct shards *shards, enum tensor_kind kind)
 {
-    return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT ? BY_WEIGHTS : BY_OPTIMIZER;
+    return (kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT) && !shards->late ? BY_WEIGHTS : BY_OPTIMIZER;
 }
 
 struct interval data_kept(const struct shards *shards, const struct unit *unit, enum tensor_kind kind)
 {
-    return shards_range(shards, level_of(kind), unit->padded);
+    return shards_range(shards, level_of(shards, kind), unit->padded);
 }
 
 /* The first device is the device with the lowest rank among those that keep the same part. */
@@ -26,7 +27,7 @@ bool data_keeps_first(const struct shards *shards, enum tensor_kind kind)
 {
     /* When replicas train apart, each has tensors of its own, and counts ranks by itself. */
     const int place = shards->apart && !kind_is_common(kind) ? shards->rank % shards->optimizer : shards->rank;
-    return place < shards_stride(shards, level_of(kind) + 1);
+    return place < shards_stride(shards, level_of(shards, kind) + 1);
 }
 
 struct tensor stepped_weights(const struct unit *unit)
@@ -58,7 +59,7 @@ struct tracking data_own_tracking(const struct unit *unit)
 struct tensor data_kept_tensor(const struct data_parallel *dp, const struct unit *unit, enum tensor_kind kind)
 {
     switch (kind) {
-    case KIND_WEIGHT: return unit->own_w;
+    case KIND_WEIGHT: return unit->over->shards.late ? stepped_weights(unit) : unit->own_w;
     case KIND_OLDER_WEIGHT: return unit->older;
     case KIND_GRADIENT: return data_own_gradient(unit);
     case KIND_EXACT_GRADIENT:

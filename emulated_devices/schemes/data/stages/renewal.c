@@ -5,16 +5,16 @@
  * bucket.  The gathers are collective over the levels of optimizer and gradients.  Errors are ERR_MEMORY and
  * ERR_COMM.
  */
-#include "emulated_devices/schemes/data/stages/bucket.h"
+#include "emulated_devices/schemes/data/stages/renewal.h"
 #include <stdlib.h>
 
 /* Units that have been stepped and wait for more units. */
 static struct bucket *own_bucket(const struct data_parallel *dp) { return chain_state(dp, &stage_renewal); }
 
-/* With w = o every device has stepped all its weights, so nothing is sent. */
+/* With w = o every device has stepped all its weights, so nothing is sent.  late.c sends what is sent late. */
 static bool renewal_takes_part(const struct data_parallel *dp)
 {
-    return dp->shards.optimizer > dp->shards.weights || dp->expert_shards.optimizer > dp->expert_shards.weights;
+    return weights_are_renewed(dp) && !dp->shards.late;
 }
 
 static enum error_code open_bucket(struct data_parallel *dp, struct error *err)
@@ -27,8 +27,7 @@ static void close_bucket(struct data_parallel *dp)
     bucket_close(own_bucket(dp));
 }
 
-/* share_waiting gathers the weights of all units in the bucket, and empties the bucket. */
-static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bucket, struct error *err)
+enum error_code renewal_send(struct data_parallel *dp, struct bucket *bucket, struct error *err)
 {
     if (bucket->units == 0) return OK;
     const struct shards *s = &bucket->over->shards;
@@ -54,18 +53,16 @@ static enum error_code share_waiting(struct data_parallel *dp, struct bucket *bu
 static enum error_code renewal_share(struct data_parallel *dp, struct unit *unit, struct error *err)
 {
     struct bucket *b = own_bucket(dp);
-    if (unit == NULL) return share_waiting(dp, b, err);
+    if (unit == NULL) return renewal_send(dp, b, err);
     const int64_t capacity = bucket_capacity(dp, unit->over, KIND_WEIGHT);
-    const enum error_code e = bucket_takes(b, unit, capacity) ? OK : share_waiting(dp, b, err);
+    const enum error_code e = bucket_takes(b, unit, capacity) ? OK : renewal_send(dp, b, err);
     bucket_add(b, unit, (int)(unit - dp->unit));
-    return e || !bucket_is_full(b, capacity) ? e : share_waiting(dp, b, err);
+    return e || !bucket_is_full(b, capacity) ? e : renewal_send(dp, b, err);
 }
 
 /* ---- prediction -------------------------------------------------------------------------------------------------- */
 
-/* A bucket costs an all-gather of its elements that are left at this level. */
-static void add_bucket(const struct data_parallel *dp, struct bucket *bucket, enum shard_level level,
-                       struct account *sum)
+void renewal_add(const struct data_parallel *dp, struct bucket *bucket, enum shard_level level, struct account *sum)
 {
     const int64_t row = bucket->units > 0 ? bucket->elements / shards_stride(&bucket->over->shards, level) : 0;
     if (bucket->units > 0)
@@ -82,11 +79,11 @@ static struct account one_step(const struct data_parallel *dp, enum shard_level 
     for (int i = 0; i < dp->units && (level == BY_GRADIENTS || level == BY_OPTIMIZER); i++) {
         const struct unit *u = &dp->unit[i];
         const int64_t capacity = bucket_capacity(dp, u->over, KIND_WEIGHT);
-        if (!bucket_takes(&b, u, capacity)) add_bucket(dp, &b, level, &sum);
+        if (!bucket_takes(&b, u, capacity)) renewal_add(dp, &b, level, &sum);
         b.over = u->over, b.units++, b.elements += u->padded;
-        if (bucket_is_full(&b, capacity)) add_bucket(dp, &b, level, &sum);
+        if (bucket_is_full(&b, capacity)) renewal_add(dp, &b, level, &sum);
     }
-    add_bucket(dp, &b, level, &sum);
+    renewal_add(dp, &b, level, &sum);
     return sum;
 }
 

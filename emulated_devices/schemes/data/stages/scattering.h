@@ -12,9 +12,9 @@ struct scattering {
                                                  * while, plus copies of what is on the slow tier */
 };
 
-/* The result is true if a unit's whole gradient stays on the device after the list's pass `use`.  Then the last pass
- * of the same backward sweep also adds to this unit: a tied embedding's tokens after the loss.  Tiles never stay,
- * because tiles are never whole. */
+/* The result is true if a unit's whole gradient stays on the device after the list's pass `use`, which has lowered
+ * `due`.  Then the last pass of the same backward sweep also adds to this unit: a tied embedding's tokens after the
+ * loss.  Or the scheme reduces once, after the last microbatch.  Tiles never stay, because tiles are never whole. */
 bool gradient_stays_after(const struct data_parallel *, int use, int unit);
 
 /* The stage's predictions: scattering_foreseen.c. */

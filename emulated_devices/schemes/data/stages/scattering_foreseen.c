@@ -7,9 +7,10 @@
  */
 #include "emulated_devices/schemes/data/stages/scattering.h"
 
-/* The embedding's own pass is the last; a tile's gradient never stays. */
+/* The embedding's own pass is the last; a tile's gradient never stays.  With `once` all passes add to one gradient. */
 bool gradient_stays_after(const struct data_parallel *dp, int use, int unit)
 {
+    if (dp->shards.once) return dp->unit[unit].due > 0;
     if (dp->use[use].part == 0 || dp->use[use].tile > 0) return false;
     for (int i = use + 1; i < dp->uses && dp->use[i].pass != PASS_UPDATE; i++) {
         int added[PART_UNITS];

@@ -114,7 +114,7 @@ struct data_stage {
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
 };
 
-extern const struct data_stage stage_versions, stage_chosen, stage_gathering, stage_tier, stage_direction,
+extern const struct data_stage stage_versions, stage_late, stage_chosen, stage_gathering, stage_tier, stage_direction,
     stage_gradient_block, stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step,
     stage_slices, stage_renewal, stage_outer;
 
@@ -168,6 +168,12 @@ static inline bool weights_travel(const struct data_parallel *dp)
 static inline bool makes_weights(const struct data_parallel *dp)
 {
     return weights_travel(dp) || optimizer_draws(dp->optimizer);
+}
+
+/* Whether devices keep weights that others step, so that new ones are sent to them. */
+static inline bool weights_are_renewed(const struct data_parallel *dp)
+{
+    return dp->shards.optimizer > dp->shards.weights || dp->expert_shards.optimizer > dp->expert_shards.weights;
 }
 
 /* Whether gradients are moved after each pass to the device or tier that keeps them. */

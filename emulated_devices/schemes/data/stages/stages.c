@@ -10,6 +10,7 @@
 /* In the order of calls. */
 static const struct data_stage *const all[] = {
     &stage_versions,            /* two versions of the weights */
+    &stage_late,                /* new weights of the last step, before their first use */
     &stage_chosen,              /* experts that are read by choice */
     &stage_gathering,           /* whole weights from shards, before each pass */
     &stage_tier,                /* tensors on the slow tier */
