@@ -91,6 +91,9 @@ static void test_schemes_that_round_at_times(void **state)
     p.dtype = BF16;
     expect(&p, true, "tokenring-narrow");
     p = exact_plan();
+    p.attention = "tokenring-narrow", p.dtype = BF16;
+    expect(&p, true, "tokenring-narrow");
+    p = exact_plan();
     case_take_context(&p, 2, "rsa");
     expect(&p, false, "rsa");
     for (int etp = 1; etp <= 2; etp++) {

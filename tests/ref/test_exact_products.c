@@ -166,11 +166,13 @@ static struct tensor full(int64_t rows, int64_t cols, uint64_t stream)
 /* As many terms as fp64 adds at once, and more: each sum is as large as such sums can be. */
 static void test_full_integers(void **state)
 {
-    enum { TERMS = 4100, SIDE = 3 };
+    enum { TERMS = 4100, TOKENS = 1000, SIDE = 3 };
     const struct ops *op = ops_exact(F32, rule);
-    const struct tensor X = full(SIDE, TERMS, 61), W = full(SIDE, TERMS, 63), dY = full(TERMS, SIDE, 65),
-                        x = full(TERMS, SIDE, 67), Y = sums_of(SIDE, SIDE), dW = sums_of(SIDE, SIDE);
+    const struct tensor X = full(SIDE, TERMS, 61), W = full(SIDE, TERMS, 63), dY = full(TOKENS, SIDE, 65),
+                        x = full(TOKENS, SIDE, 67), Y = sums_of(SIDE, SIDE), dW = sums_of(SIDE, SIDE);
     (void)state;
+    /* Tokens have one of four grids. */
+    for (int64_t i = 0; i < TOKENS * SIDE; i++) tensor_set(dY, i, ldexp(tensor_get(dY, i), -(int)(i / SIDE % 4)));
     op->linear_forward(Y, X, W, tensor_none), op->linear_backward_weight(dW, tensor_none, dY, x);
     for (int64_t i = 0; i < SIDE * SIDE; i++) {
         if (fixed_at(Y.data, i) != rule_forward(X, W, i / SIDE, i % SIDE)) fail_msg("full Y[%d] is not the rule's", (int)i);
