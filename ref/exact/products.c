@@ -512,20 +512,6 @@ static void products_backward_weight(struct tensor dW, struct tensor dY, struct 
     free(dy), free(x), free(c), free(token), free(dy_grid), free(x_grid);
 }
 
-/* Threads split the columns. */
-void FN(column_sums)(struct tensor db, struct tensor dY)
-{
-    const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
-    assert(db.dtype == EXACT && tensor_count(db) == O);
-
-    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
-    for (int64_t o = 0; o < O; o++) {
-        fixed_sum sum = fixed_at(db.data, o);
-        for (int64_t n = 0; n < N; n++) sum = fixed_add(sum, fixed_of((double)CONST_DATA(dY)[n * O + o]));
-        fixed_put(db.data, o, sum);
-    }
-}
-
 void FN(linear_backward_weight_part)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor dy_top,
                                      struct tensor X, struct tensor x_top)
 {
