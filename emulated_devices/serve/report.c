@@ -29,9 +29,9 @@ static void print_head(const struct serving_report *report)
 {
     const struct plan *const p = report->job->plan;
     const struct serving_metrics *const m = &report->metrics;
+    static const char *const sums_of_rule[] = { "", " with exact sums", " with exact sums of two slices" };
     say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
-        p->model.exact == SUMS_EXACT2 ? " with exact sums of two slices" : p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
-        report->cluster);
+        sums_of_rule[p->model.exact], p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], report->cluster);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,

@@ -13,10 +13,10 @@
 /* The bits of an operand.  In each line they fill the 53 of fp64: a slice and the whole other operand, and the
  * logarithm of how many terms are added at once. */
 struct exact_bits {
-    int operand, terms;                 /* of a product whose terms belong to one token: slice + operand + log2(terms) */
-    int token, spare;                   /* of a sum over tokens: slice + token + spare, which is for the number of tokens
-                                         * and the distance of their grids */
-    int row, weight;                    /* of attention: rows, and a slice of their weights: row + weight + log2(TILE) */
+    int operand, terms;                 /* whose terms belong to one token: slice + operand + log2(terms) */
+    int token, spare;                   /* of a sum over tokens: slice + token + spare, which is for the number of
+                                         * tokens and the distance of their grids */
+    int row, weight;                    /* of attention, rows and a slice of weights: row + weight + log2(TILE) */
 };
 
 static inline struct exact_bits exact_bits_of(enum exact_rule rule)

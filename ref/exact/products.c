@@ -208,8 +208,8 @@ static inline double add_to_odd(double a, double b)
     return odd;
 }
 
-/* The same with a third number.  What the first two lose is far below the last bit of all three, or the third loses
- * nothing. */
+/* A third number is added, too.  Either the first two lose bits that are far below the last bit of all three, or the
+ * third sum loses none. */
 static inline double add_three_to_odd(double a, double b, double c)
 {
     const double two = a + b, part = two - a, lost = (a - (two - part)) + (b - part);
@@ -431,8 +431,8 @@ struct token_group { int64_t first, tokens; int exponent; };
 /* Integers of so many tokens and groups are held at once; of fewer tokens where the result is wide. */
 enum { TOKENS_AT_ONCE = 1024, TOKENS_OF_WIDE = 256, WIDE_RESULT = 16384, GROUPS_AT_ONCE = 8 };
 
-/* Take tokens from `first` on, at most `most`, and none whose integers, 2^up times larger, could make a sum of more than
- * 53 bits. */
+/* Take tokens from `first` on, at most `most`, and none whose integers, 2^up times larger, could make a sum of more
+ * than 53 bits. */
 static struct token_group token_group_from(struct token *token, int64_t first, int64_t count, int64_t most)
 {
     const int lowest = token[first].exponent;

@@ -1,8 +1,8 @@
 /* rule.h -- the arithmetics of `--arithmetic`: how sums round, and into how many slices operands of exact sums are cut.
  *
  * fp64 adds products of 53 bits without rounding.  So an operand of many bits is cut into slices, and each slice is
- * multiplied by the whole other operand: a product of two slices is two BLAS products.  A new rule is a name here, a line
- * of bits in grid.h, and a format in ref/ops/real.h and in the Makefile.
+ * multiplied by the whole other operand: a product of two slices is two BLAS products.  A new rule is a name here, a
+ * line of bits in grid.h, and a format in ref/ops/real.h and in the Makefile.
  *
  * products.c and attention.c are compiled for each rule.  Files of plan/, model/, cli/ and others ask for names.  No
  * function can fail.

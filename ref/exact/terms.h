@@ -1,9 +1,9 @@
 /* terms.h -- exact sums of many fp32 terms: fp64 adds their upper bits, and then their lower bits, without rounding.
  *
- * A term becomes a sum as fixed_of makes it, rounded to a multiple of 2^-100.  The upper part of a term is a multiple of
- * a grid that the largest term decides, and the rest a multiple of a second grid.  So TERMS_AT_ONCE parts have less than
- * 53 bits together, and any order of additions has the same bits.  Terms whose bits lie below both grids, or that are not
- * finite, are added one by one.
+ * A term becomes a sum as fixed_of makes it, rounded to a multiple of 2^-100.  The upper part of a term is a multiple
+ * of a grid that the largest term decides, and the rest a multiple of a second grid.  So TERMS_AT_ONCE parts have less
+ * than 53 bits together, and any order of additions has the same bits.  Terms whose bits lie below both grids, or that
+ * are not finite, are added one by one.
  *
  * Source    S. M. Rump, T. Ogita, S. Oishi, "Accurate floating-point summation part I", doi:10.1137/050645671: how a
  *           number is cut by adding a power of two
@@ -38,10 +38,11 @@ static inline struct term_grids term_grids_of(uint32_t most, int down)
     return (struct term_grids){ first, second, most >> 23 < 255 && e <= TERM_MOST };
 }
 
-/* What is added and subtracted, so that a number is rounded to a grid. */
+/* Adding and then subtracting this number rounds a term to a grid. */
 static inline double term_shift(int grid) { return 1.5 * fixed_power(52 + grid); }
 
-/* Both parts of a sum; rest: whether bits of a term are below the second grid, which may then not be the unit of sums. */
+/* Whether both parts have all bits of the terms.  Those below the unit of sums, of which `rest` may have some, are
+ * rounded. */
 static inline bool term_parts_whole(struct term_grids g, double rest)
 {
     return g.usual && (rest == 0 || g.second == FIXED_UNIT);

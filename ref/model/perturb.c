@@ -79,7 +79,8 @@ static double largest_of(const char *at, enum dtype dtype, int64_t n)
 }
 
 /* Each number of a row moves by up to lambda half units of the grid that a product rounds the row to. */
-static void disturb_row(struct tensor t, int64_t row, int bits, int finest, double lambda, uint64_t seed, uint64_t stream)
+static void disturb_row(struct tensor t, int64_t row, int bits, int finest, double lambda, uint64_t seed,
+                        uint64_t stream)
 {
     const int64_t width = tensor_cols(t), blocks = (width + 3) / 4;
     char *const at = (char *)t.data + (size_t)(row * width) * dtype_size(t.dtype);

@@ -38,8 +38,8 @@ LOOP(fp16_from_f64, uint16_t, double, fp16_lane_from_double(x[i]))
 LOOP(fp16_from_bf16, uint16_t, uint16_t, fp16_narrow(bf16_widen(x[i])))
 
 
-/* A sum rounded to fp32.  Bits below 2^shift become a last bit of 1, so the conversion of an integer of 64 bits rounds the
- * sum once; where bits are lost, 27 and more are left. */
+/* A sum rounded to fp32.  Bits that are shifted out become a last bit of 1, so the conversion of an integer of 64 bits
+ * rounds the sum once; where bits are lost, 27 and more are left. */
 static inline float sum_to_float(fixed_sum sum)
 {
     const int64_t high = (int64_t)(sum >> 64);

@@ -175,7 +175,8 @@ static void test_full_integers(void **state)
     for (int64_t i = 0; i < TOKENS * SIDE; i++) tensor_set(dY, i, ldexp(tensor_get(dY, i), -(int)(i / SIDE % 4)));
     op->linear_forward(Y, X, W, tensor_none), op->linear_backward_weight(dW, tensor_none, dY, x);
     for (int64_t i = 0; i < SIDE * SIDE; i++) {
-        if (fixed_at(Y.data, i) != rule_forward(X, W, i / SIDE, i % SIDE)) fail_msg("full Y[%d] is not the rule's", (int)i);
+        if (fixed_at(Y.data, i) != rule_forward(X, W, i / SIDE, i % SIDE))
+            fail_msg("full Y[%d] is not the rule's", (int)i);
         if (fixed_at(dW.data, i) != rule_weight(dY, x, i / SIDE, i % SIDE))
             fail_msg("full dW[%d] is not the rule's", (int)i);
     }
@@ -321,7 +322,8 @@ static void test_error(void **state)
             for (int64_t j = 0; j < K; j++) truth += tensor_get(X, i / cols * K + j) * tensor_get(W, i % cols * K + j);
             error[0] += pow(tensor_get(exact, i) - truth, 2), error[1] += pow(tensor_get(plain, i) - truth, 2);
         }
-        if (error[0] > most * most * error[1]) fail_msg("K %d: %g times the error of fp32", (int)K, sqrt(error[0] / error[1]));
+        if (error[0] > most * most * error[1])
+            fail_msg("K %d: %g times the error of fp32", (int)K, sqrt(error[0] / error[1]));
         free(X.data), free(W.data), free(exact.data), free(plain.data);
     }
 }

@@ -122,7 +122,8 @@ static void test_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_rounds_once), cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_rounds_once),
+        cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes),
             cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests_name("exact sums", tests, NULL, NULL);

@@ -16,8 +16,8 @@ enum { KINDS = 9, ROUNDS = 40 };
 /* Numbers of one kind: of sizes that lie 2^range apart, below a largest one; some are 0. */
 static float drawn(int kind, uint64_t i)
 {
-    static const double range[KINDS] = { 0, 12, 40, 70, 140, 30, 60, 8, 20 }, highest[KINDS] = { 0, 3, 10, 0, -5, -60, -40,
-                                                                                           17, 30 };
+    static const double range[KINDS] = { 0, 12, 40, 70, 140, 30, 60, 8, 20 };
+    static const double highest[KINDS] = { 0, 3, 10, 0, -5, -60, -40, 17, 30 };
     const double size = exp2(highest[kind] - range[kind] * random_uniform(9, 2, i));
     return random_uniform(9, 3, i) < 0.05 ? 0 : (float)((2 * random_uniform(9, 4, i) - 1) * size);
 }

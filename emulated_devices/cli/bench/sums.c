@@ -100,9 +100,9 @@ static enum error_code measure_sums(struct table *table, enum sums_product produ
                   off[SUMS_EXACT], ordinary, off[SUMS_EXACT] / ordinary, off[SUMS_EXACT2], off[SUMS_EXACT2] / ordinary);
         for (int rule = SUMS_EXACT; rule < EXACT_RULES && !e; rule++)
             if (!(off[rule] <= sums_most[rule] * ordinary))
-                e = fail(err, ERR_CHECK, "%s of %lld terms: sums of --arithmetic %s are off by %.2e, more than %g times "
-                         "the %.2e of ordinary ones", product_names[product], (long long)K, exact_rule_names[rule],
-                         off[rule], sums_most[rule], ordinary);
+                e = fail(err, ERR_CHECK, "%s of %lld terms: sums of --arithmetic %s are off by %.2e, more than %g "
+                         "times the %.2e of ordinary ones", product_names[product], (long long)K,
+                         exact_rule_names[rule], off[rule], sums_most[rule], ordinary);
     }
     sums_close(&b);
     return e;
@@ -122,7 +122,8 @@ enum error_code bench_sums_topic(int argc, char **argv, int *status, struct erro
         "bench sums", "[options]",
         "Measure the error of sums that do not round before they are finished (--arithmetic exact, exact2), beside\n"
         "that of ordinary sums in fp32: all against fp64, norm over norm, for sums of 128 terms and more. Exit status\n"
-        "3 if sums of exact are off by more than five times as much, or those of exact2 by more than as much.", argc - 3, argv + 3, table, &help, err);
+        "3 if sums of exact are off by more than five times as much, or those of exact2 by more.",
+        argc - 3, argv + 3, table, &help, err);
     if (e || help || launcher_rank() != 0) return e;
     say(stdout, 0, "Errors of sums of K terms against fp64, norm over norm, of normal numbers in fp32:");
     struct table t = table_start("sums", 2, "product\tK\texact\tordinary\texact / ordinary\texact2\texact2 / ordinary");

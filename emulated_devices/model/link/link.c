@@ -82,8 +82,8 @@ static int last_reader(const struct linked *linked, int slot)
 static unsigned input_reads(const struct linked *linked, const struct linked_node *node)
 {
     if (!is_attention(node->is->op)) return info(node)->input_reads;
-    return (linked->attention->reads_input ? READS_IN : 0) | (linked->attention->reads_output || linked->exact ? READS_OUT : 0)
-           | READS_STATISTICS;
+    return (linked->attention->reads_input ? READS_IN : 0)
+           | (linked->attention->reads_output || linked->exact ? READS_OUT : 0) | READS_STATISTICS;
 }
 
 static bool backward_reads(const struct linked *linked, int slot)

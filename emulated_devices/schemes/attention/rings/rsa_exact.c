@@ -21,7 +21,7 @@ enum what { KEYS, VALUES };
 struct rsa_exact {
     struct cp_pass pass;
     struct tensor moving[2];            /* blocks on their way: [longest, K A] */
-    struct tensor all, d_all;           /* keys and values of all members, block by block; their gradients: [B S, 2 K A] */
+    struct tensor all, d_all;           /* [B S, 2 K A]: keys and values of all members by blocks; their gradients */
     struct block_results results;
     struct block_gradients gradients;
 };
