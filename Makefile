@@ -84,14 +84,15 @@ ALSO     := Makefile $(B)/flags.is
 FORMATS  := F32 F64
 # An operation's source includes real.h, and is compiled once per format.
 OPS_SRC  := $(shell grep -l '^.include "ref/ops/real.h"' ref/ops/*.c ref/optim/*.c)
-# Once more for exact sums, without fused multiply-adds: what ref/exact has itself is left out.
-EXACT_SRC := $(filter-out ref/ops/linear.c ref/ops/attention.c,$(filter ref/ops/%,$(OPS_SRC)))
-REF_SRC  := $(filter-out $(OPS_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
+# Once more for each rule of exact sums, without fused multiply-adds: what ref/exact has itself is taken from there.
+RULES    := X32 X32S2
+EXACT_SRC := $(filter-out ref/ops/linear.c ref/ops/attention.c,$(filter ref/ops/%,$(OPS_SRC))) $(shell grep -l '^.include "ref/ops/real.h"' ref/exact/*.c)
+REF_SRC  := $(filter-out $(OPS_SRC) $(EXACT_SRC),$(wildcard ref/*.c ref/*/*.c ref/*/*/*.c))
 DEV_SRC  := $(filter-out emulated_devices/browser/% emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/cli/$(if $(FUZZ),%,main.c),$(sort $(shell find emulated_devices/*/ -name '*.c')))
 LESSONS  := $(sort $(wildcard tutorials/*/check.c))       # each defines struct lesson lesson_NN_name
 TEST_SRC := $(wildcard tests/*/test_*.c)
 
-REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o)) $(EXACT_SRC:%.c=$(B)/%.X32.o)
+REF_OBJ  := $(B)/plays.o $(REF_SRC:%.c=$(B)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(B)/%.$(f).o)) $(foreach f,$(RULES),$(EXACT_SRC:%.c=$(B)/%.$(f).o))
 LAYOUTS  := $(sort $(wildcard emulated_devices/schemes/tensor/layouts/*.sbp))
 CLUSTERS := $(sort $(wildcard emulated_devices/device/clusters/*.json))
 TABLES   := $(sort $(wildcard emulated_devices/device/kernels/tables/*.json))
@@ -203,6 +204,7 @@ test verify faults faults-modes: export HOW_JUDGED = $(OBJECTS_judge) $(TEST_KER
 test verify faults faults-modes: export HOW_TWICE = $(OPS_SRC)
 test verify faults faults-modes: export HOW_FORMATS = $(FORMATS)
 test verify faults faults-modes: export HOW_EXACT = $(EXACT_SRC)
+test verify faults faults-modes: export HOW_RULES = $(RULES)
 
 ## make fuzz       let clang's libFuzzer attack every reader of files for a while (SECONDS=60 each, NAMES='json schedule')
 fuzz: fuzz-programs
@@ -403,7 +405,7 @@ WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(fil
 WASM_SRC   += emulated_devices/check/report/diagnose.c emulated_devices/train/data/data_words.c $(wildcard ref/text/token/*.c)
 WASM_FRONT := $(patsubst %,$(BROWSER)/%.c,ask absent fiber system sort)
 WASM_TEXTS := clusters kernel_tables kernel_sets layouts
-WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(EXACT_SRC:%.c=$(W)/%.X32.o) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
+WASM_OBJ   := $(WASM_SRC:%.c=$(W)/%.o) $(foreach f,$(FORMATS),$(OPS_SRC:%.c=$(W)/%.$(f).o)) $(foreach f,$(RULES),$(EXACT_SRC:%.c=$(W)/%.$(f).o)) $(WASM_TEXTS:%=$(W)/%.o) $(W)/$(BROWSER)/json_tree.o $(W)/$(BROWSER)/json_words.o
 WASM_CC    = $(EM_BIN)/clang --target=wasm64-unknown-emscripten --sysroot=$(EM_ROOT)/cache/sysroot -std=c11 -D_POSIX_C_SOURCE=200809L -DNDEBUG -I. -isystem $(BROWSER)/include -isystem $(W)/include \
              -O2 -fno-math-errno -ffunction-sections -fdata-sections -Wall -Wextra -Wno-unknown-pragmas -Wno-missing-field-initializers -Wno-unused-function -Wno-unused-parameter -MMD -MP
 WASM_LIBS  := $(patsubst %,$(W)/cache/sysroot/lib/wasm64-emscripten/%.a,libc libdlmalloc libcompiler_rt)
@@ -426,9 +428,7 @@ define wasm_format
 $(W)/ref/%.$(1).o: ref/%.c Makefile $(W)/include/cjson/cJSON.h
 	$$(call compile_wasm,-DREAL=$(1))
 endef
-$(foreach f,$(FORMATS) X32,$(eval $(call wasm_format,$(f))))
-$(W)/ref/exact/%.o: ref/exact/%.c Makefile $(W)/include/cjson/cJSON.h
-	$(call compile_wasm,-DREAL=X32)
+$(foreach f,$(FORMATS) $(RULES),$(eval $(call wasm_format,$(f))))
 $(WASM_TEXTS:%=$(W)/%.o): $(W)/%.o: $(B)/%.c Makefile $(W)/include/cjson/cJSON.h
 	$(call compile_wasm)
 $(W)/%.o: %.c Makefile $(W)/include/cjson/cJSON.h
@@ -478,10 +478,9 @@ define compile_format
 $(B)/ref/%.$(1).o: ref/%.c $(ALSO)
 	$$(call compile,$$(CC),-DREAL=$(1))
 endef
-$(foreach f,$(FORMATS) X32,$(eval $(call compile_format,$(f))))
+$(foreach f,$(FORMATS) $(RULES),$(eval $(call compile_format,$(f))))
 # Ordinary operations may fuse products with sums, which only makes them more exact.
 $(foreach f,$(FORMATS),$(eval $(B)/ref/ops/%.$(f).o: override CFLAGS += -ffp-contract=fast))
-$(B)/ref/exact/%.o: override CFLAGS += -DREAL=X32
 
 $(B)/ref/%.o: ref/%.c $(ALSO)
 	$(call compile,$(CC))

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Holds a run of `orrery train --arithmetic exact --check GOLDEN --dump FOLDER/` to docs/checking/exact.md, bit by bit.
+"""Holds a run of `orrery train --arithmetic exact --check GOLDEN --dump FOLDER/`, or exact2, to docs/checking/exact.md.
 
     python3 golden/exact.py GOLDEN.safetensors FOLDER
 
@@ -19,6 +19,7 @@ import numpy as np
 import tensor_file
 
 UNIT = 100                                             # a sum is an integer times 2^-100
+BITS = {"exact": (22, 21, 22), "exact2": (28, 28, 28)}   # of operands of a product, of a sum over tokens, of rows of attention
 FORMATS = {"fp32": (24, -149), "bf16": (8, -133), "fp16": (11, -24)}   # bits of a number; exponent of the last one
 tensor_file.DTYPES.update(BF16=np.dtype("<u2"), F16=np.dtype("<f2"))
 
@@ -61,19 +62,25 @@ def shifted(integer, exponent):
     return np.frompyfunc(lambda m, e: int(m) << (int(e) + UNIT), 2, 1)(integer, exponent)
 
 
-def product(x, w, finest_x, finest_w):
+def times(a, b):
+    """A B in Python's integers where 64 bits might not hold the sums; b is cut into two parts of 14 bits."""
+    low = b & 16383
+    return (a @ (b >> 14)).astype(object) * 16384 + (a @ low).astype(object)
+
+
+def product(x, w, finest_x, finest_w, bits):
     """X W^T, rows of both on grids of their own."""
-    (qx, gx), (qw, gw) = integers(x, 22, finest_x), integers(w, 22, finest_w)
-    return shifted(qx @ qw.T, gx[:, None] + gw[None, :])
+    (qx, gx), (qw, gw) = integers(x, bits[0], finest_x), integers(w, bits[0], finest_w)
+    return shifted(times(qx, qw.T), gx[:, None] + gw[None, :])
 
 
-def weight_gradient(dy, x):
+def weight_gradient(dy, x, bits):
     """dY^T X: a token has one grid of dY and one of X."""
-    (qy, gy), (qx, gx) = integers(dy, 21, -64), integers(x, 21, -36)
+    (qy, gy), (qx, gx) = integers(dy, bits[1], -64), integers(x, bits[1], -36)
     total = np.zeros((dy.shape[1], x.shape[1]), object)
     for g in np.unique(gy + gx):
         here = gy + gx == g
-        total = total + shifted(qy[here].T @ qx[here], np.full(total.shape, g))
+        total = total + shifted(times(qy[here].T, qx[here]), np.full(total.shape, g))
     return total
 
 
@@ -151,11 +158,11 @@ def numbers(t):
 
 
 def read_dump(folder):
-    """Whole tensors from all ranks' pieces, the format and the loss scale; copies of an element must have the same bits."""
-    whole, form, scale = {}, None, 1
+    """Whole tensors from all ranks' pieces, the format, the loss scale and the bits; copies of an element must be the same."""
+    whole, form, scale, bits = {}, None, 1, None
     for path in sorted(pathlib.Path(folder).glob("*.safetensors")):
         tensors, meta = tensor_file.read(path)
-        form, layout = meta["dtype"], json.loads(meta.get("layout", "{}"))
+        form, layout, bits = meta["dtype"], json.loads(meta.get("layout", "{}")), BITS[meta["arithmetic"]]
         for name, stored in tensors.items():
             entry, name, stored = layout.get(name, {}), name.split("#")[0], numbers(stored)
             scale = 1 / entry.get("times", 1 / scale)
@@ -171,7 +178,7 @@ def read_dump(folder):
             values[at], known[at] = piece, True
     if not whole:
         sys.exit(f"{folder}: has no file NAME.safetensors")
-    return {name: values for name, (values, known) in whole.items() if known.all()}, form, scale
+    return {name: values for name, (values, known) in whole.items() if known.all()}, form, scale, bits
 
 
 def same(a, b):
@@ -182,8 +189,8 @@ def same(a, b):
 class Pass:
     """A pass over a batch: what was stored, and how much of it has been computed again."""
 
-    def __init__(self, dump, before, weights, form, scale):
-        self.dump, self.before, self.weights, self.form, self.scale = dump, before, weights, form, scale
+    def __init__(self, dump, before, weights, form, scale, bits):
+        self.dump, self.before, self.weights, self.form, self.scale, self.bits = dump, before, weights, form, scale, bits
         self.count, self.squares = 0, Fraction(0)      # tensors; of the gradients of all weights
 
     def get(self, name):
@@ -204,15 +211,15 @@ class Pass:
         self.hold("grad/" + name, gradient)
 
     def forward(self, y, x, matrix, bias=None):
-        total = product(self.get("act/" + x), self.weights[matrix], -50, -50)
+        total = product(self.get("act/" + x), self.weights[matrix], -50, -50, self.bits)
         if bias in self.weights:
             total = total + sums_of(self.weights[bias].reshape(1, -1))
         self.hold("act/" + y, round_all(total, self.form))
 
     def backward(self, y, x, matrix, bias=None, more=0):
         dy = self.get("grad/" + y)
-        self.hold("grad/" + x, round_all(product(dy, self.weights[matrix].T, -64, -36), self.form))
-        self.hold_gradient(matrix, weight_gradient(dy, self.get("act/" + x)) + more)
+        self.hold("grad/" + x, round_all(product(dy, self.weights[matrix].T, -64, -36, self.bits), self.form))
+        self.hold_gradient(matrix, weight_gradient(dy, self.get("act/" + x), self.bits) + more)
         if bias in self.weights:
             self.hold_gradient(bias, sums_of(dy).sum(axis=0))
 
@@ -240,7 +247,7 @@ class Pass:
             rows = slice(b * tokens, (b + 1) * tokens)
             for h in range(queries):
                 k, v = (at(queries + part * keys + h // (queries // keys)) for part in (0, 1))
-                head = Head(qkv[rows, at(h)], qkv[rows, k], qkv[rows, v])
+                head = Head(qkv[rows, at(h)], qkv[rows, k], qkv[rows, v], self.bits)
                 output[rows, at(h)] = head.output()
                 for place, sums in zip((at(h), k, v), head.gradients(o[rows, at(h)], do[rows, at(h)])):
                     gradient[rows, place] += sums
@@ -277,32 +284,33 @@ def round_to(x, form):
 
 # ---- attention --------------------------------------------------------------------------------------------------------
 
-def weighted(weights, unit, rows, finest):
+def weighted(weights, unit, rows, finest, bits):
     """Sums over j of weight [i, j], a multiple of 2^unit, times row j on its grid."""
-    q, grid = integers(rows, 22, finest)
+    q, grid = integers(rows, bits[2], finest)
     whole = np.frompyfunc(int, 1, 1)(np.rint(np.ldexp(weights.astype(np.float64), -unit)))
     return whole @ shifted(q, np.broadcast_to(grid[:, None] + unit, q.shape))
 
 
-def dots(x, y):
-    """X Y^T in fp32, terms one after the other."""
-    total = np.zeros((len(x), len(y)), np.float32)
+def dots(x, y, bits):
+    """X Y^T, terms one after the other in fp32; by exact2 in fp64, rounded to fp32."""
+    form = np.float64 if bits == BITS["exact2"] else np.float32
+    total, x, y = np.zeros((len(x), len(y)), form), x.astype(form), y.astype(form)
     for i in range(x.shape[1]):
         total = total + x[:, i, None] * y[None, :, i]
-    return total
+    return total.astype(np.float32)
 
 
 class Head:
     """A query head of one sequence: its scores, and the sums of its output."""
 
-    def __init__(self, q, k, v):
-        self.q, self.k, self.v, seen = q, k, v, np.tri(len(q), dtype=bool)
+    def __init__(self, q, k, v, bits):
+        self.q, self.k, self.v, self.bits, seen = q, k, v, bits, np.tri(len(q), dtype=bool)
         self.scale = np.float32(1 / math.sqrt(q.shape[1]))
-        self.scores = np.where(seen, self.scale * dots(q, k), np.float32(-np.inf))
+        self.scores = np.where(seen, self.scale * dots(q, k, bits), np.float32(-np.inf))
         self.top = self.scores.max(axis=1, keepdims=True)
         weights = np.where(seen, exp(self.scores - self.top), np.float32(0))
-        self.total = weighted(weights, -36, np.ones((len(k), 1), np.float32), -64)
-        self.sums = weighted(weights, -36, v, -64)
+        self.total = weighted(weights, -36, np.ones((len(k), 1), np.float32), -64, bits)
+        self.sums = weighted(weights, -36, v, -64, bits)
 
     def output(self):
         to_float = np.frompyfunc(float, 1, 1)
@@ -313,9 +321,10 @@ class Head:
         total = (self.total[:, 0] / (1 << UNIT)).astype(np.float64).astype(np.float32)
         lse = self.top + np.array([math.log(t) for t in total], np.float32)[:, None]
         p = np.where(np.isinf(self.scores), np.float32(0), exp(self.scores - lse))
-        ds = (dots(do, self.v) - lane_sums(do * o)) * p * self.scale
+        ds = (dots(do, self.v, self.bits) - lane_sums(do * o)) * p * self.scale
         ds[0] = 0                                      # the first query sees one key and nothing more
-        return weighted(ds, -64, self.k, -36), weighted(ds.T, -64, self.q, -36), weighted(p.T, -36, do, -64)
+        return (weighted(ds, -64, self.k, -36, self.bits), weighted(ds.T, -64, self.q, -36, self.bits),
+                weighted(p.T, -36, do, -64, self.bits))
 
 
 def scattered(rows, ids, dy):
@@ -382,7 +391,7 @@ def run_pass(one, config, ids, labels):
 def main(golden, folder):
     given, meta = tensor_file.read(pathlib.Path(golden))
     try:
-        dump, form, scale = read_dump(folder)
+        dump, form, scale, bits = read_dump(folder)
         start = {name[6:]: round_to(t.astype(np.float32), form) for name, t in given.items() if name.startswith("start/")}
         count, passes = 0, 0
         while passes < len(given["ids"]):
@@ -391,7 +400,7 @@ def main(golden, folder):
                 break
             at = f"adamw/{passes}/weight/"
             weights = start if not passes else {n[len(at):]: t for n, t in dump.items() if n.startswith(at)}
-            one = Pass(dump, before, weights, form, scale)
+            one = Pass(dump, before, weights, form, scale, bits)
             run_pass(one, json.loads(meta["config"]), given["ids"][passes], given["labels"][passes])
             count, passes = count + one.count, passes + 1
     except Differs as what:

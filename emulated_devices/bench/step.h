@@ -4,6 +4,7 @@
 #define ORRERY_BENCH_STEP_H
 
 #include "ref/error.h"
+#include "ref/exact/rule.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +15,7 @@ struct bench_step {
     const char *model, *backend, *beside, *dtype, *json;        /* beside: another backend, or NULL */
     int runs, rounds, devices;          /* devices: the most of a mesh */
     int threads, steal;                 /* of the one device; cores that others keep busy meanwhile */
-    bool exact;                         /* sums do not round (ref/exact/): a step in ordinary arithmetic is beside it */
+    enum exact_rule exact;              /* of exact sums (ref/exact/) a step in ordinary arithmetic is beside it */
     double seconds, limit;              /* what all rounds may take, and one run */
     int64_t batch;                      /* sequences; 0: the preset's, but at least 8 */
 };

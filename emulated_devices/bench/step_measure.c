@@ -173,7 +173,7 @@ static enum error_code time_training(struct timed *timed, const char *program, c
         program, "train", "--model", step->model, "--dp", words[0], "--tp", words[1], "--pp", words[2], "--steps",
         words[3], "--batch", words[4], "--tensor", step_mesh->tensor, "--data-parallel", step_mesh->data
             ? step_mesh->data : "ddp", "--backend",
-        backend, "--dtype", step->dtype, "--arithmetic", step->exact ? "exact" : "ordinary", "--json", path, NULL
+        backend, "--dtype", step->dtype, "--arithmetic", exact_rule_names[step->exact], "--json", path, NULL
     };
     const enum error_code e = run_aside(call, step->limit, err);
     return e ? e : read_timed(timed, path, err);

@@ -29,7 +29,6 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
 {
     const char *families[4 + SCHEME_KINDS] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
-    static const char *const arithmetics[] = { "exact", NULL };
     const char *backend = NULL, *arithmetic = NULL;
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
     const struct option table[] = {
@@ -42,8 +41,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
           .help = "try no meshes of fewer than N devices; with --devices N: of N devices only" },
         { "--part", "K/N", OPTION_STRING, &options->part_text,
           .help = "run every Nth case, from the Kth on: runs with K = 1 to N together try every case" },
-        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = arithmetics,
-          .help = "exact: only plans whose sums round once (docs/checking/exact.md); default: ordinary and exact" },
+        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = exact_rule_names + SUMS_EXACT,
+          .help = "exact, exact2: only plans whose sums round once (docs/checking/exact.md); default: all" },
         CLUSTER_OPTION(options->cluster_name, "whose nodes collectives follow"),
         { "--backend", "NAME", OPTION_STRING, &backend,
           .help = "what executes operations; `orrery list backends` shows them; default: cpu" },
@@ -74,7 +73,7 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);
     if (e || *help) return e;
-    options->exact = arithmetic && strcmp(arithmetic, "exact") == 0;
+    options->exact = exact_rule_named(arithmetic);
     if (options->from > options->devices)
         return fail(err, ERR_USAGE, "--from %d: there are no meshes of %d to %d devices; --devices %d would do",
                     options->from, options->from, options->devices, options->from);
@@ -110,7 +109,7 @@ static enum error_code run_job(const struct verify_options *options, int devices
     if (options->only) words[n++] = "--only", words[n++] = options->only;
     if (options->part_text) words[n++] = "--part", words[n++] = options->part_text;
     if (options->quiet) words[n++] = "--quiet";
-    if (options->exact) words[n++] = "--arithmetic", words[n++] = "exact";
+    if (options->exact) words[n++] = "--arithmetic", words[n++] = exact_rule_names[options->exact];
     return launch_devices(devices, n, (char **)words, status, err);     /* which does not write to them */
 }
 

@@ -39,11 +39,10 @@ static inline struct op_cost product_cost(enum product_pass pass, int64_t N, int
     return c;
 }
 
-/* With exact sums a product is one of integers in fp64, and a result whose sums are not finished has 16 bytes an
- * element. */
+/* A result whose sums are not finished has 16 bytes an element. */
 static inline void product_exactly(const struct device *device, struct op_cost *cost, struct tensor result)
 {
-    cost->exact = device->exact;
+    *cost = cost_exactly(*cost, device->exact);
     if (result.dtype == EXACT)
         cost->bytes += (double)tensor_count(result) * (double)(dtype_size(EXACT) - dtype_size(device->dtype));
 }

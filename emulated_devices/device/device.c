@@ -49,16 +49,17 @@ enum error_code device_open(struct device *device, const struct backend *backend
 }
 
 /* Backends of the host share ops_for; a GPU's operations add in its own order. */
-enum error_code device_compute_exactly(struct device *device, struct error *err)
+enum error_code device_compute_exactly(struct device *device, enum exact_rule rule, struct error *err)
 {
-    const struct ops *const ops = ops_exact(device->dtype);
+    const struct ops *const ops = ops_exact(device->dtype, rule);
+    const char *const name = exact_rule_names[rule];
     if (ops == NULL)
-        return fail(err, ERR_USAGE, "--arithmetic exact: there are no exact sums in %s: use fp32, bf16 or fp16",
+        return fail(err, ERR_USAGE, "--arithmetic %s: there are no exact sums in %s: use fp32, bf16 or fp16", name,
                     dtype_name(device->dtype));
     if (device->backend->has_numbers && device->backend->ops != ops_for)
-        return fail(err, ERR_USAGE, "--arithmetic exact: the backend %s adds in an order of its own: use --backend cpu",
-                    device->backend->name);
-    device->exact = true, device->sums = EXACT;
+        return fail(err, ERR_USAGE, "--arithmetic %s: the backend %s adds in an order of its own: use --backend cpu",
+                    name, device->backend->name);
+    device->exact = rule, device->sums = EXACT;
     if (device->backend->has_numbers) device->ops = ops;
     return OK;
 }

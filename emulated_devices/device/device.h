@@ -31,7 +31,7 @@ struct device {
     struct watch *watch;                /* NULL: nobody is told */
     enum dtype dtype;                   /* of weights and activations */
     enum dtype sums;                    /* of partial sums and gradients, unless a plan keeps gradients in dtype */
-    bool exact;                         /* sums do not round before they are finished: sums is EXACT */
+    enum exact_rule exact;              /* SUMS_ROUND, or sums do not round before they are finished: sums is EXACT */
     uint64_t operations;                /* charged so far, and what they came to */
     struct op_cost done;                /* operations and bytes charged so far */
     const struct ops *ops;   /* the backend's for that format, called through compute.h only; NULL: it has no numbers */
@@ -69,7 +69,7 @@ void device_count_anew(struct device *);
  * From now on sums do not round before they are finished (ref/exact/).  The backend must compute with the host's
  * operations.  @return OK, or ERR_USAGE: it does not, or not in this format; the device computes as before.
  */
-enum error_code device_compute_exactly(struct device *, struct error *);
+enum error_code device_compute_exactly(struct device *, enum exact_rule, struct error *);
 
 /* Tensors from the device's arena, in its format.  .data is an address for the backend (backend.h),
  * NULL if it has no memory. */

@@ -147,7 +147,7 @@ static enum error_code make_schemes(struct trainer *trainer, const struct schedu
     if (!e && whole) e = sections_list(&trainer->schedule, whole, place, err);
     if (e) return e;
     if (forward_only(trainer)) schedule_keep_forwards(&trainer->schedule);
-    if (p->model.exact) e = device_compute_exactly(trainer->device, err);
+    if (p->model.exact) e = device_compute_exactly(trainer->device, p->model.exact, err);
     if (e) return e;
     trainer->tensor.config = &trainer->plan.model;
     trainer->tensor.device = trainer->device;

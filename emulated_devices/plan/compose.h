@@ -116,7 +116,7 @@ struct facts {
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor of a plug-in")                                             \
     X(adds_choices,            "--dispatch tutel --etp")                                            \
-    X(cuts_attention,          "--attention rsa, in 16 bits also tokenring-narrow")                 \
+    X(cuts_attention,          "--attention tokenring-narrow in 16 bits")                 \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \

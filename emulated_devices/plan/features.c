@@ -678,7 +678,8 @@ static bool by_sequence(const struct facts *facts, struct typed *typed)
 
 static bool exact(const struct facts *facts, struct typed *typed)
 {
-    return facts->plan->model.exact && features_say(typed, "--arithmetic exact");
+    const enum exact_rule rule = facts->plan->model.exact;
+    return rule != SUMS_ROUND && features_say(typed, "--arithmetic %s", exact_rule_names[rule]);
 }
 
 /* Such a scheme rounds partial sums before they are added. */

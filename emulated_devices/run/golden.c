@@ -68,7 +68,7 @@ enum error_code train_take_golden(struct train_options *options, bool chosen, st
     e = rates ? fail_about(err, read_rates(&g, p->optimizer, rates, err), "--check")
               : fail(err, ERR_MEMORY, "no memory for %lld rates", (long long)g.steps);
     p->hyper = golden_hyperparameters(&g, p->optimizer->name);
-    const bool exact = p->model.exact;
+    const enum exact_rule exact = p->model.exact;
     p->model = g.config;
     p->model.exact = exact;             /* asked for by this run; no file has the word */
     p->B = g.B, p->S = g.S, p->seed = g.seed, p->packed = g.positions != NULL;
@@ -359,7 +359,8 @@ static enum error_code write_dump(struct session *session, struct error *err)
     const struct safetensors_pair about[] = { { "generator", "orrery train" },
                                              { "model", session->golden->config.name },
                                              /* Only a run with exact sums has the last ones. */
-                                             { "arithmetic", "exact" }, { "dtype", dtype_name(p->dtype) },
+                                             { "arithmetic", exact_rule_names[p->model.exact] },
+                                             { "dtype", dtype_name(p->dtype) },
                                              { "loss_scale", scale } };
     const int pairs = p->model.exact ? 5 : 2;
     if (!e && session->here)

@@ -101,7 +101,7 @@ static void add_formats(struct run_list *run_list, const struct plan *plan)
     const struct block_format *const f[] = { &plan->data.quantise_weights, &plan->data.quantise_gradients };
     static const char *const flag[] = { "--quantize-weights", "--quantize-gradients" };
     run_add(run_list, "--dtype", "%s", dtype_name(plan->dtype));
-    if (plan->model.exact) run_add(run_list, "--arithmetic", "exact");
+    if (plan->model.exact) run_add(run_list, "--arithmetic", exact_rule_names[plan->model.exact]);
     if (!plan->optimizer->forward_only)
         run_add(run_list, "--grad-dtype", "%s", dtype_name(plan->data.narrow_gradients ? plan->dtype
                                                            : dtype_wide(plan->dtype)));

@@ -29,9 +29,9 @@ static void print_head(const struct serving_report *report)
 {
     const struct plan *const p = report->job->plan;
     const struct serving_metrics *const m = &report->metrics;
+    static const char *const sums_of_rule[] = { "", " with exact sums", " with exact sums of two slices" };
     say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
-        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
-        report->cluster);
+        sums_of_rule[p->model.exact], p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], report->cluster);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
@@ -142,7 +142,7 @@ static void add_data(const struct serving_report *report)
     if (data == NULL) return;
     json_add(data, "model %s dtype %s exact %hhd dp %d tp %d pp %d cluster %s requests %g prompt_tokens %g tokens %g"
              " seconds %.17g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
-             dtype_name(p->dtype), p->model.exact, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+             dtype_name(p->dtype), p->model.exact != SUMS_ROUND, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
     json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"

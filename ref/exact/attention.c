@@ -2,14 +2,15 @@
  *
  * Source    the formulas of ref/ops/attention.c; sums: docs/checking/exact.md
  * Shapes    as there; O and total of _sums, dQ and dKV of _part_backward are EXACT
- * Scores    in fp32, and so are probabilities p and gradients of scores ds: each belongs to one query and one key
+ * Scores    in fp32, and so are probabilities p and gradients of scores ds: each belongs to one query and one key;
+ *           with operands of two slices products of queries and keys are added in fp64 (gemm_in_order.h)
  * Forward   the largest score of a query is known before any sum: a maximum does not depend on the order
  *           total = sum_keys exp(s - top),  O = sum_keys(m exp(s - top) v),  rounded once: O / total
  * Backward  dv = sum_queries(m p do),  dq = sum_keys(scale ds k),  dk = sum_queries(scale ds q)
  *           each is one sum, over all query heads of a key head too
  * Sums      a term is a weight, exp(s - top), m p or scale ds, times a row: a value, key, query or gradient.  A row
  *           becomes integers on its own grid, a weight a multiple of 2^-36 or 2^-64; products and sums are exact
- * Tiles     fp64 adds TILE products of GRID_BITS and WEIGHT_BITS bits without rounding.  Weights of more bits are cut
+ * Tiles     fp64 adds TILE products of ROW_BITS and WEIGHT_BITS bits without rounding.  Weights of more bits are cut
  *           into slices, and each slice is multiplied by itself; how they are cut leaves no trace
  * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  If there is no memory for the integers, the
  *           program is aborted, as in the BLAS.
@@ -19,6 +20,7 @@
 #include "ref/numeric/convert.h"
 #include "ref/ops/attention_parts.h"
 #include "ref/ops/exp.h"
+#include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
 #include "ref/ops/table.h"
 #include <cblas.h>
@@ -27,8 +29,9 @@
 #include <string.h>
 #undef I
 
-/* A slice of a weight: GRID_BITS + WEIGHT_BITS + log2(TILE) = 53. */
-enum { WEIGHT_BITS = 25 };
+/* Bits of rows, and of a slice of a weight. */
+#define ROW_BITS exact_bits_of(RULE).row
+#define WEIGHT_BITS exact_bits_of(RULE).weight
 
 static void *attention_take(int64_t count, size_t size)
 {
@@ -50,7 +53,7 @@ static struct grid_rows rows_on_grids(const real *x, int64_t ld, int64_t rows, i
         real top = 0;
         /* A NaN fails the comparison, and stays. */
         for (int64_t i = 0; i < A; i++) top = fabsf(row[i]) <= top ? top : fabsf(row[i]) > top ? fabsf(row[i]) : NAN;
-        g.grid[n] = grid_of((double)top, GRID_BITS, finest);
+        g.grid[n] = grid_of((double)top, ROW_BITS, finest);
         const double unit = g.grid[n] == GRID_ZERO || g.grid[n] == GRID_NONE ? 0 : fixed_power(-g.grid[n]);
         for (int64_t i = 0; i < A; i++) g.integer[n * A + i] = unit > 0 ? grid_round((double)row[i] * unit) : 0;
     }

@@ -1,8 +1,9 @@
 /* gemm_in_order.h -- a matrix product whose terms are added one after the other: the bits of an element depend on its
  * own row and column alone, not on the sizes of the product, on threads or on the processor, as those of a BLAS do.
  *
- * ref/ops/attention_rows.c multiplies its tiles by this product in the arithmetic of ref/exact/ (real.h: X32).
- * Rounding: the sum of each element in fp32, in ascending order of k, then alpha times the sum, then plus beta C.
+ * ref/ops/attention_rows.c multiplies its tiles by this product in the arithmetics of ref/exact/ (real.h: X32, X32S2).
+ * Rounding: the sum of each element in fp32, in ascending order of k, then alpha times the sum, then plus beta C.  With
+ * two slices the terms are added in fp64, which holds each of them, and their sum is rounded to fp32.
  */
 #ifndef ORRERY_GEMM_IN_ORDER_H
 #define ORRERY_GEMM_IN_ORDER_H
@@ -12,6 +13,12 @@
 enum { AS_IS, TRANSPOSED };
 
 enum { IN_ORDER_COLUMNS = 64, IN_ORDER_DEPTH = 256 };   /* of a part of op(B) that is laid out for the loop */
+
+#if SLICES == 2
+typedef double in_order_sum;
+#else
+typedef real in_order_sum;
+#endif
 
 /* part [k, width] = rows k0.. and columns j0.. of op(B). */
 static inline void in_order_lay_out(real *restrict part, int op_b, const real *B, int64_t ldb, int64_t k0, int64_t k,
@@ -35,14 +42,14 @@ static inline void FN(gemm)(int op_a, int op_b, int64_t m, int64_t n, int64_t k,
             const int64_t depth = k - k0 < IN_ORDER_DEPTH ? k - k0 : IN_ORDER_DEPTH;
             in_order_lay_out(part, op_b, B, ldb, k0, depth, j0, width);
             for (int64_t i = 0; i < m; i++) {
-                real sum[IN_ORDER_COLUMNS] = { 0 };
+                in_order_sum sum[IN_ORDER_COLUMNS] = { 0 };
                 for (int64_t t = 0; t < depth; t++) {
-                    const real a = op_a == TRANSPOSED ? A[(k0 + t) * lda + i] : A[i * lda + k0 + t];
+                    const in_order_sum a = op_a == TRANSPOSED ? A[(k0 + t) * lda + i] : A[i * lda + k0 + t];
                     for (int64_t j = 0; j < width; j++) sum[j] += a * part[t * IN_ORDER_COLUMNS + j];
                 }
                 real *const c = C + i * ldc + j0;
                 for (int64_t j = 0; j < width; j++)
-                    c[j] = (real)alpha * sum[j] + (beta != 0 || k0 > 0 ? c[j] : 0);
+                    c[j] = (real)alpha * (real)sum[j] + (beta != 0 || k0 > 0 ? c[j] : 0);
             }
         }
     }

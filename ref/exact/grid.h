@@ -6,16 +6,24 @@
 #ifndef ORRERY_EXACT_GRID_H
 #define ORRERY_EXACT_GRID_H
 
+#include "ref/exact/rule.h"
 #include "ref/numeric/fixed_sum.h"
 #include <math.h>
 
-/* Integers of a product whose terms belong to one token, and how many terms fp64 adds without rounding:
- * 2 GRID_BITS + log2(GRID_TERMS) = 53. */
-enum { GRID_BITS = 22, GRID_TERMS = 512 };
+/* The bits of an operand.  In each line they fill the 53 of fp64: a slice and the whole other operand, and the
+ * logarithm of how many terms are added at once. */
+struct exact_bits {
+    int operand, terms;                 /* whose terms belong to one token: slice + operand + log2(terms) */
+    int token, spare;                   /* of a sum over tokens: slice + token + spare, which is for the number of
+                                         * tokens and the distance of their grids */
+    int row, weight;                    /* of attention, rows and a slice of weights: row + weight + log2(TILE) */
+};
 
-/* Integers of a sum over tokens.  A bin is TOKEN_BIN exponents wide, whose integers have up to TOKEN_BIN - 1 bits more:
- * 2 TOKEN_BITS + TOKEN_BIN - 1 + log2(TOKEN_TERMS) = 53. */
-enum { TOKEN_BITS = 21, TOKEN_BIN = 4, TOKEN_TERMS = 256 };
+static inline struct exact_bits exact_bits_of(enum exact_rule rule)
+{
+    return rule == SUMS_EXACT2 ? (struct exact_bits){ 28, 2048, 28, 11, 28, 19 }
+                               : (struct exact_bits){ 22, 512, 21, 11, 22, 25 };
+}
 
 /* The finest grids of both operands; their products lie on the grid of fixed_sum.h.  Forward both have the same;
  * backward gradients may be much smaller than weights and activations. */

@@ -1,12 +1,13 @@
 /* products.c -- matrix products whose sums are exact: the bits do not depend on how rows, columns or terms are cut.
  *
  * Source    K. Ozaki, T. Ogita, S. Oishi, S. M. Rump, "Error-free transformations of matrix multiplication",
- *           doi:10.1007/s11075-011-9478-1, with one slice; the rule, bit by bit: docs/checking/exact.md
+ *           doi:10.1007/s11075-011-9478-1; the rule, bit by bit: docs/checking/exact.md
  * Shapes    as ref/ops/linear.c;  tops [N] of rows, [I] or [O] of columns
- * Forward   Y = X W^T + b:    each row of X and of W becomes integers of GRID_BITS bits on a grid of its own
+ * Forward   Y = X W^T + b:    each row of X and of W becomes integers of some bits on a grid of its own
  * Backward  dX = dY W:        rows of dY, columns of W
- *           dW += dY^T X:     rows of dY and X, one grid for each token; tokens whose grids lie within TOKEN_BIN
- *                             exponents are multiplied together; dW, db are EXACT
+ *           dW += dY^T X:     rows of dY and X, one grid for each token; tokens whose grids lie near each other are
+ *                             multiplied together, the fewer the wider apart they lie; dW, db are EXACT
+ * Slices    X, or dY, is cut into SLICES, each of which is multiplied by the whole other operand; how leaves no trace
  * Rounding  operands once, to their grids; then nothing until the sum is finished: it rounds once to the format of Y
  *           or dX, or stays EXACT
  * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  If there is no memory for the integers, the
@@ -25,6 +26,10 @@
 #undef I
 
 enum { ROWS_AT_ONCE = 128 };            /* of a result: what lies between two passes stays in the cache */
+
+/* Bits of operands, and of all slices of an operand behind the first. */
+#define BITS exact_bits_of(RULE)
+#define CUT (BITS.operand / SLICES * (SLICES - 1))
 
 static void *products_take(int64_t count, size_t size)
 {
@@ -90,7 +95,30 @@ static int *products_grids(struct tensor X, struct tensor whole, bool columns, i
 
 static inline double unit_of(int grid) { return grid == GRID_ZERO || grid == GRID_NONE ? 0 : fixed_power(-grid); }
 
-/* q [rows, D] = X / grid of each row, rounded; rows without a grid become 0. */
+/* The upper slice of an integer, and what is left: integers of half the bits each, and a sign. */
+static inline double slice_take(double *integer)
+{
+    const double high = grid_round(*integer * fixed_power(-CUT));
+    *integer -= high * fixed_power(CUT);
+    return high;
+}
+
+/* q [rows, D] = X / grid of each row, rounded; rows without a grid become 0.  With two slices q [2 rows, D] has the
+ * upper ones, and the lower ones below. */
+static void quantise_slices(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
+{
+    #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
+    for (int64_t n = 0; n < rows; n++) {
+        const double unit = unit_of(grid[n]);
+        for (int64_t d = 0; d < D; d++) {
+            double integer = unit > 0 ? grid_round((double)x[n * D + d] * unit) : 0;
+            if (SLICES == 2) q[n * D + d] = slice_take(&integer);
+            q[((SLICES - 1) * rows + n) * D + d] = integer;
+        }
+    }
+}
+
+/* q [rows, D] = X / grid of each row, as whole integers. */
 static void quantise_rows(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
 {
     #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
@@ -128,20 +156,41 @@ struct exact_product {
     bool add;                                   /* to what is there */
 };
 
+/* Products of the slices of some rows of a result [rows, n], `apart` behind each other: of few terms in `few`, of more
+ * in `many`. */
+struct slice_products { const double *few; const int64_t *many; int64_t apart; };
+
+static int64_t product_of(struct slice_products c, int64_t at, int slice)
+{
+    return c.many ? c.many[slice * c.apart + at] : (int64_t)c.few[slice * c.apart + at];
+}
+
+/* The integer of an element whose products are below 2^53: that of the upper slice first. */
+static inline fixed_sum integer_of(const double *c, int64_t apart)
+{
+    const fixed_bits first = (fixed_bits)(fixed_sum)(int64_t)c[0];
+    return (fixed_sum)(SLICES == 2 ? (first << CUT) + (fixed_bits)(fixed_sum)(int64_t)c[apart] : first);
+}
+
 /* The sum of an element: the integer times both grids, plus the bias. */
-static fixed_sum sum_of(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
+static fixed_sum sum_of(const struct exact_product *p, int64_t row, int64_t column, struct slice_products c, int64_t at)
 {
     const int a = p->row_grid[row], b = p->column_grid[column];
-    const fixed_sum sum = a == GRID_NONE || b == GRID_NONE ? fixed_lose(FIXED_NOT_FINITE)
-        : integer == 0 ? 0 : fixed_scaled(integer, a + b);
+    fixed_sum sum = 0;
+    for (int slice = 0; slice < SLICES; slice++) {
+        const int64_t integer = product_of(c, at, slice);
+        if (a != GRID_NONE && b != GRID_NONE && integer != 0)
+            sum = fixed_add(sum, fixed_scaled(integer, a + b + (slice < SLICES - 1 ? CUT : 0)));
+    }
+    if (a == GRID_NONE || b == GRID_NONE) sum = fixed_lose(FIXED_NOT_FINITE);
     return p->bias != NULL ? fixed_add(sum, fixed_of((double)p->bias[column])) : sum;
 }
 
 /* An element: its sum, plus what is there, rounded once. */
-static void put_element(const struct exact_product *p, int64_t row, int64_t column, int64_t integer)
+static void put_element(const struct exact_product *p, int64_t row, int64_t column, struct slice_products c, int64_t i)
 {
     const int64_t at = row * p->ld + p->first + column;
-    const fixed_sum sum = sum_of(p, row, column, integer);
+    const fixed_sum sum = sum_of(p, row, column, c, i);
     if (p->to.dtype == EXACT) fixed_put(p->to.data, at, p->add ? fixed_add(sum, fixed_at(p->to.data, at)) : sum);
     else tensor_set(p->to, at, fixed_to_odd(p->add ? fixed_add(sum, fixed_of(tensor_get(p->to, at))) : sum));
 }
@@ -159,30 +208,48 @@ static inline double add_to_odd(double a, double b)
     return odd;
 }
 
-/* A row of the result: fp64 holds the integer and the scaled sum, so one conversion rounds; with a bias their sum is
- * rounded to odd before. */
-static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, const double *scale)
+/* A third number is added, too.  Either the first two lose bits that are far below the last bit of all three, or the
+ * third sum loses none. */
+static inline double add_three_to_odd(double a, double b, double c)
+{
+    const double two = a + b, part = two - a, lost = (a - (two - part)) + (b - part);
+    const double sum = two + c, rest = sum - two, more = (two - (sum - rest)) + (c - rest);
+    return add_to_odd(sum, add_to_odd(lost, more));
+}
+
+/* A number that rounds as the sum of an element does: fp64 holds the product of one slice and its scaled sum, so one
+ * conversion rounds.  Of several numbers the sum is rounded to odd before. */
+static inline double quick_number(const double *c, int64_t apart, double unit, const real *bias)
+{
+    const double upper = *c * (unit * fixed_power(CUT)), lower = SLICES == 2 ? c[apart] * unit : 0;
+    if (SLICES == 2) return bias ? add_three_to_odd(upper, lower, (double)*bias) : add_to_odd(upper, lower);
+    return bias ? add_to_odd(upper, (double)*bias) : upper;
+}
+
+/* A row of the result, at once where its products are below 2^53. */
+static void put_row_quickly(const struct exact_product *p, int64_t row, const double *c, int64_t apart,
+                            const double *scale)
 {
     const double unit = fixed_power(p->row_grid[row]);
     const int64_t at = row * p->ld + p->first;
     if (p->to.dtype == REAL_DTYPE && p->bias == NULL)
-        for (int64_t j = 0; j < p->n; j++) DATA(p->to)[at + j] = (float)(c[j] * (unit * scale[j]));
+        for (int64_t j = 0; j < p->n; j++)
+            DATA(p->to)[at + j] = (float)quick_number(c + j, apart, unit * scale[j], NULL);
     else if (p->to.dtype == REAL_DTYPE)
         for (int64_t j = 0; j < p->n; j++)
-            DATA(p->to)[at + j] = (float)add_to_odd(c[j] * (unit * scale[j]), (double)p->bias[j]);
+            DATA(p->to)[at + j] = (float)quick_number(c + j, apart, unit * scale[j], p->bias + j);
     else for (int64_t j = 0; j < p->n; j++)
-        tensor_set(p->to, at + j, p->bias == NULL ? c[j] * (unit * scale[j])
-                                                  : add_to_odd(c[j] * (unit * scale[j]), (double)p->bias[j]));
+        tensor_set(p->to, at + j, quick_number(c + j, apart, unit * scale[j], p->bias ? p->bias + j : NULL));
 }
 
 /* A row of sums that are not finished: the integers, moved to the unit of such sums. */
-static void put_sums_quickly(const struct exact_product *p, int64_t row, const double *c)
+static void put_sums_quickly(const struct exact_product *p, int64_t row, const double *c, int64_t apart)
 {
     const int up = p->row_grid[row] - FIXED_UNIT;
     const int64_t at = row * p->ld + p->first;
     for (int64_t j = 0; j < p->n; j++) {
         const int grid = p->column_grid[j];
-        const fixed_bits integer = (fixed_bits)(fixed_sum)(int64_t)c[j];
+        const fixed_bits integer = (fixed_bits)integer_of(c + j, apart);
         const fixed_sum sum = grid == GRID_ZERO ? 0 : (fixed_sum)(integer << (up + grid));
         fixed_put(p->to.data, at + j, p->bias == NULL ? sum : fixed_add(sum, fixed_of((double)p->bias[j])));
     }
@@ -193,8 +260,8 @@ static void put_sums_quickly(const struct exact_product *p, int64_t row, const d
 static bool row_is_quick(const struct exact_product *p, int64_t row, int widest)
 {
     const int grid = p->row_grid[row];
-    return !p->add && p->k <= GRID_TERMS && grid != GRID_NONE && grid != GRID_ZERO && widest != GRID_NONE &&
-           (widest == GRID_ZERO || grid + widest + 53 < 26);
+    return !p->add && p->k <= BITS.terms && grid != GRID_NONE && grid != GRID_ZERO && widest != GRID_NONE &&
+           (widest == GRID_ZERO || grid + widest + 53 + CUT + SLICES - 1 < 26);
 }
 
 /* Whether biases are numbers that such a row takes: 0, or so large that their last bits are above the window's unit,
@@ -217,10 +284,11 @@ static int widest_of(const int *grid, int64_t n)
 
 static void exact_product_run(const struct exact_product *p)
 {
-    double *const a = products_take(ROWS_AT_ONCE * p->k, sizeof *a), *const c = products_take(ROWS_AT_ONCE * p->n,
-                                                                                             sizeof *c),
+    const int64_t terms = BITS.terms;
+    double *const a = products_take(SLICES * ROWS_AT_ONCE * p->k, sizeof *a),
+           *const c = products_take(SLICES * ROWS_AT_ONCE * p->n, sizeof *c),
            *const scale = products_take(p->n, sizeof *scale);
-    int64_t *const sum = products_take(p->k > GRID_TERMS ? ROWS_AT_ONCE * p->n : 0, sizeof *sum);
+    int64_t *const sum = products_take(p->k > terms ? SLICES * ROWS_AT_ONCE * p->n : 0, sizeof *sum);
     const int widest = widest_of(p->column_grid, p->n);
     /* For a check: the sums of a result that this call computes as a whole. */
     fixed_sum *const kept = p->to.dtype != EXACT && !p->add && p->n == p->ld ? unrounded_room(p->to, 0, NULL) : NULL;
@@ -230,30 +298,30 @@ static void exact_product_run(const struct exact_product *p)
             : fixed_power(p->column_grid[j]);
 
     for (int64_t first = 0; first < p->m; first += ROWS_AT_ONCE) {
-        const int64_t rows = p->m - first < ROWS_AT_ONCE ? p->m - first : ROWS_AT_ONCE;
-        quantise_rows(a, p->a + first * p->k, rows, p->k, p->row_grid + first);
-        /* c [rows, n] = the integers of up to GRID_TERMS terms; sum: of all terms before. */
-        for (int64_t k0 = 0; k0 < p->k || k0 == 0; k0 += GRID_TERMS) {
-            const int64_t k = p->k - k0 < GRID_TERMS ? p->k - k0 : GRID_TERMS;
+        const int64_t rows = p->m - first < ROWS_AT_ONCE ? p->m - first : ROWS_AT_ONCE, apart = rows * p->n;
+        const struct slice_products products = { c, p->k > terms ? sum : NULL, apart };
+        quantise_slices(a, p->a + first * p->k, rows, p->k, p->row_grid + first);
+        /* c [SLICES rows, n] = the integers of so many terms; sum: of all terms before. */
+        for (int64_t k0 = 0; k0 < p->k || k0 == 0; k0 += terms) {
+            const int64_t k = p->k - k0 < terms ? p->k - k0 : terms;
             if (k > 0)
-                cblas_dgemm(CblasRowMajor, CblasNoTrans, p->transposed ? CblasTrans : CblasNoTrans, (int)rows,
-                            (int)p->n, (int)k, 1, a + k0, (int)p->k, p->transposed ? p->b + k0 : p->b + k0 * p->n,
-                            (int)(p->transposed ? p->k : p->n), 0, c, (int)p->n);
-            else for (int64_t i = 0; i < rows * p->n; i++) c[i] = 0;
-            if (p->k <= GRID_TERMS) break;
-            #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
-            for (int64_t i = 0; i < rows * p->n; i++) sum[i] = (k0 == 0 ? 0 : sum[i]) + (int64_t)c[i];
+                cblas_dgemm(CblasRowMajor, CblasNoTrans, p->transposed ? CblasTrans : CblasNoTrans,
+                            (int)(SLICES * rows), (int)p->n, (int)k, 1, a + k0, (int)p->k,
+                            p->transposed ? p->b + k0 : p->b + k0 * p->n, (int)(p->transposed ? p->k : p->n), 0, c,
+                            (int)p->n);
+            else for (int64_t i = 0; i < SLICES * apart; i++) c[i] = 0;
+            if (p->k <= terms) break;
+            #pragma omp parallel for schedule(static) if (apart > PARALLEL_FROM)
+            for (int64_t i = 0; i < SLICES * apart; i++) sum[i] = (k0 == 0 ? 0 : sum[i]) + (int64_t)c[i];
         }
-        #pragma omp parallel for schedule(static) if (rows * p->n > PARALLEL_FROM)
+        #pragma omp parallel for schedule(static) if (apart > PARALLEL_FROM)
         for (int64_t i = 0; i < rows; i++) {
             for (int64_t j = 0; j < p->n && kept; j++)
-                kept[(first + i) * p->n + j] =
-                    sum_of(p, first + i, j, p->k > GRID_TERMS ? sum[i * p->n + j] : (int64_t)c[i * p->n + j]);
+                kept[(first + i) * p->n + j] = sum_of(p, first + i, j, products, i * p->n + j);
             const bool row_quick = quick && row_is_quick(p, first + i, widest);
-            if (row_quick && p->to.dtype == EXACT) put_sums_quickly(p, first + i, c + i * p->n);
-            else if (row_quick) put_row_quickly(p, first + i, c + i * p->n, scale);
-            else for (int64_t j = 0; j < p->n; j++)
-                put_element(p, first + i, j, p->k > GRID_TERMS ? sum[i * p->n + j] : (int64_t)c[i * p->n + j]);
+            if (row_quick && p->to.dtype == EXACT) put_sums_quickly(p, first + i, c + i * p->n, apart);
+            else if (row_quick) put_row_quickly(p, first + i, c + i * p->n, apart, scale);
+            else for (int64_t j = 0; j < p->n; j++) put_element(p, first + i, j, products, i * p->n + j);
         }
     }
     free(a), free(c), free(scale), free(sum);
@@ -264,8 +332,8 @@ static void products_forward(struct tensor Y, int64_t first, struct tensor X, st
 {
     const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_rows(W);
     if (N == 0 || O == 0) return;
-    int *const rows = products_grids(X, x_top, false, GRID_BITS, GRID_FORWARD),
-        *const columns = products_grids(W, w_top, false, GRID_BITS, GRID_FORWARD);
+    int *const rows = products_grids(X, x_top, false, BITS.operand, GRID_FORWARD),
+        *const columns = products_grids(W, w_top, false, BITS.operand, GRID_FORWARD);
     double *const q = products_take(O * D, sizeof *q);
     quantise_rows(q, CONST_DATA(W), O, D, columns);
     exact_product_run(&(struct exact_product){ .a = CONST_DATA(X), .m = N, .n = O, .k = D, .row_grid = rows,
@@ -301,8 +369,8 @@ void FN(linear_backward_input_part)(struct tensor dX, struct tensor dY, struct t
 {
     const int64_t N = tensor_rows(dY), O = tensor_cols(dY), D = tensor_cols(W);
     if (N == 0 || D == 0) return;
-    int *const rows = products_grids(dY, dy_top, false, GRID_BITS, GRID_GRADIENT),
-        *const columns = products_grids(W, w_top, true, GRID_BITS, GRID_BESIDE_GRADIENT);
+    int *const rows = products_grids(dY, dy_top, false, BITS.operand, GRID_GRADIENT),
+        *const columns = products_grids(W, w_top, true, BITS.operand, GRID_BESIDE_GRADIENT);
     double *const q = products_take(O * D, sizeof *q);
     quantise_columns(q, CONST_DATA(W), O, D, columns);
     exact_product_run(&(struct exact_product){ .a = CONST_DATA(dY), .m = N, .n = D, .k = O, .row_grid = rows,
@@ -317,14 +385,14 @@ void FN(linear_backward_input)(struct tensor dX, struct tensor dY, struct tensor
 
 /* ---- products that add over tokens: dW += dY^T X ----------------------------------------------------------------- */
 
-/* Tokens with both of their grids, sorted by bin: bin b has the exponents b TOKEN_BIN .. b TOKEN_BIN + TOKEN_BIN - 1 of
- * both grids together. */
-struct token { int64_t n; int bin, up; };
+/* Tokens with the exponent of both of their grids together, above that of a sum's unit, and sorted by it; and by how
+ * much the exponent is above the group's. */
+struct token { int64_t n; int exponent, up; };
 
-static int by_bin(const void *a, const void *b)
+static int by_exponent(const void *a, const void *b)
 {
     const struct token *x = a, *y = b;
-    return x->bin != y->bin ? (x->bin < y->bin ? -1 : 1) : (x->n > y->n) - (x->n < y->n);
+    return x->exponent != y->exponent ? (x->exponent < y->exponent ? -1 : 1) : (x->n > y->n) - (x->n < y->n);
 }
 
 /* A token whose dY or X is 0 adds nothing, and is left out.  @return how many are left; -1: one is not finite. */
@@ -334,53 +402,77 @@ static int64_t list_tokens(struct token *token, int64_t N, const int *dy, const 
     for (int64_t n = 0; n < N; n++) {
         if (dy[n] == GRID_NONE || x[n] == GRID_NONE) return -1;
         if (dy[n] == GRID_ZERO || x[n] == GRID_ZERO) continue;
-        const int exponent = dy[n] + x[n] - FIXED_UNIT;                 /* >= 0: the finest grids are those */
-        token[count++] = (struct token){ n, exponent / TOKEN_BIN, exponent % TOKEN_BIN };
+        token[count++] = (struct token){ n, dy[n] + x[n] - FIXED_UNIT, 0 };     /* >= 0: the finest grids are those */
     }
-    qsort(token, (size_t)count, sizeof *token, by_bin);
+    qsort(token, (size_t)count, sizeof *token, by_exponent);
     return count;
 }
 
-/* q [tokens, D] = rows of these tokens on their grids, times 2^up. */
+/* q [tokens, D] = rows of these tokens on their grids, whole integers.  Those of dY are cut into slices, q [SLICES,
+ * tokens, D], each times 2^up. */
 static void quantise_tokens(double *q, struct tensor X, const int *grid, const struct token *token, int64_t tokens,
                             bool raised)
 {
-    const int64_t D = tensor_cols(X);
+    const int64_t D = tensor_cols(X), slices = raised ? SLICES : 1;
     #pragma omp parallel for schedule(static) if (tokens * D > PARALLEL_FROM)
     for (int64_t t = 0; t < tokens; t++) {
         const double unit = unit_of(grid[token[t].n]), up = raised ? (double)(1 << token[t].up) : 1;
         const real *const x = CONST_DATA(X) + token[t].n * D;
-        for (int64_t d = 0; d < D; d++) q[t * D + d] = grid_round((double)x[d] * unit) * up;
+        for (int64_t d = 0; d < D; d++) {
+            double integer = grid_round((double)x[d] * unit);
+            if (slices == 2) q[t * D + d] = slice_take(&integer) * up;
+            q[((slices - 1) * tokens + t) * D + d] = integer * up;
+        }
     }
 }
 
-/* Tokens of one bin whose integers fp64 adds without rounding: rows of both operands, and the sum's exponent. */
+/* Tokens whose integers fp64 adds without rounding: rows of both operands, and the sum's exponent. */
 struct token_group { int64_t first, tokens; int exponent; };
-/* Integers of so many groups are held at once; of one where the result is wide. */
-enum { GROUPS_AT_ONCE = 4, WIDE_RESULT = 16384 };
+/* Integers of so many tokens and groups are held at once; of fewer tokens where the result is wide. */
+enum { TOKENS_AT_ONCE = 1024, TOKENS_OF_WIDE = 256, WIDE_RESULT = 16384, GROUPS_AT_ONCE = 8 };
 
-/* Rows of dW += those of c, times 2^exponent; c has integers below 2^53. */
+/* Take tokens from `first` on, at most `most`, and none whose integers, 2^up times larger, could make a sum of more
+ * than 53 bits. */
+static struct token_group token_group_from(struct token *token, int64_t first, int64_t count, int64_t most)
+{
+    const int lowest = token[first].exponent;
+    int64_t tokens = 0, sum = 0;
+    while (tokens < most && first + tokens < count) {
+        const int up = token[first + tokens].exponent - lowest;
+        if (up > BITS.spare || sum + (1 << up) > 1 << BITS.spare) break;
+        sum += 1 << up, token[first + tokens++].up = up;
+    }
+    return (struct token_group){ first, tokens, lowest + FIXED_UNIT };
+}
+
+/* Rows of dW += those of c [SLICES, count], times 2^exponent; c has integers below 2^53. */
 static void add_rows(struct tensor dW, int64_t first, int64_t count, const double *c, int exponent)
 {
     const int up = exponent - FIXED_UNIT;
     #pragma omp parallel for schedule(static) if (count > PARALLEL_FROM)
     for (int64_t i = 0; i < count; i++) {
-        const fixed_sum term = up < 127 - 53 ? (fixed_sum)((fixed_bits)(fixed_sum)(int64_t)c[i] << up)
-                                             : fixed_scaled((int64_t)c[i], exponent);
+        fixed_sum term;
+        if (up < 127 - 53 - CUT - SLICES + 1) term = (fixed_sum)((fixed_bits)integer_of(c + i, count) << up);
+        else if (SLICES == 1) term = fixed_scaled((int64_t)c[i], exponent);
+        else term = fixed_add(fixed_scaled((int64_t)c[i], exponent + CUT), fixed_scaled((int64_t)c[count + i],
+                                                                                        exponent));
         fixed_put(dW.data, first + i, fixed_add(fixed_at(dW.data, first + i), term));
     }
 }
 
-/* dW [O, D] += the integers of some groups: all groups of some rows of dW in turn, which stay in the cache. */
-static void add_groups(struct tensor dW, const double *dy, int64_t O, const double *x, int64_t D,
+/* dW [O, D] += the integers of some groups: all groups of some rows of dW in turn, which stay in the cache.  Slices of
+ * dy lie `apart`. */
+static void add_groups(struct tensor dW, const double *dy, int64_t apart, int64_t O, const double *x, int64_t D,
                        const struct token_group *group, int groups, double *c)
 {
     for (int64_t first = 0; first < O; first += ROWS_AT_ONCE) {
         const int64_t rows = O - first < ROWS_AT_ONCE ? O - first : ROWS_AT_ONCE;
         for (const struct token_group *g = group; g < group + groups; g++) {
             const int64_t at = g->first - group->first;
-            cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)rows, (int)D, (int)g->tokens, 1,
-                        dy + at * O + first, (int)O, x + at * D, (int)D, 0, c, (int)D);
+            for (int slice = 0; slice < SLICES; slice++)
+                cblas_dgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)rows, (int)D, (int)g->tokens, 1,
+                            dy + slice * apart + at * O + first, (int)O, x + at * D, (int)D, 0, c + slice * rows * D,
+                            (int)D);
             add_rows(dW, first * D, rows * D, c, g->exponent);
         }
     }
@@ -397,46 +489,27 @@ static void products_backward_weight(struct tensor dW, struct tensor dY, struct 
     const int64_t N = tensor_rows(X), D = tensor_cols(X), O = tensor_cols(dY);
     assert(dW.dtype == EXACT && tensor_rows(dW) == O && tensor_cols(dW) == D);
     if (N == 0 || O == 0 || D == 0) return;
-    int *const dy_grid = products_grids(dY, dy_top, false, TOKEN_BITS, GRID_GRADIENT),
-        *const x_grid = products_grids(X, x_top, false, TOKEN_BITS, GRID_BESIDE_GRADIENT);
+    int *const dy_grid = products_grids(dY, dy_top, false, BITS.token, GRID_GRADIENT),
+        *const x_grid = products_grids(X, x_top, false, BITS.token, GRID_BESIDE_GRADIENT);
     struct token *const token = products_take(N, sizeof *token);
     const int64_t count = list_tokens(token, N, dy_grid, x_grid);
-    const int most = O > WIDE_RESULT ? 1 : GROUPS_AT_ONCE;
-    const int64_t held = most * TOKEN_TERMS < N ? most * TOKEN_TERMS : N;
-    double *const dy = products_take(held * O, sizeof *dy), *const x = products_take(held * D, sizeof *x),
-           *const c = products_take(ROWS_AT_ONCE * D, sizeof *c);
+    const int64_t most = O > WIDE_RESULT ? TOKENS_OF_WIDE : TOKENS_AT_ONCE, held = most < N ? most : N;
+    double *const dy = products_take(SLICES * held * O, sizeof *dy), *const x = products_take(held * D, sizeof *x),
+           *const c = products_take(SLICES * ROWS_AT_ONCE * D, sizeof *c);
     if (count < 0) products_spoil(dW);
     for (int64_t first = 0; first < count;) {
         struct token_group group[GROUPS_AT_ONCE];
         int groups = 0;
         const int64_t begin = first;
-        for (; groups < most && first < count; groups++) {
-            struct token_group *const g = &group[groups];
-            *g = (struct token_group){ first, 1, token[first].bin * TOKEN_BIN + FIXED_UNIT };
-            while (g->tokens < TOKEN_TERMS && first + g->tokens < count &&
-                   token[first + g->tokens].bin == token[first].bin)
-                g->tokens++;
-            first += g->tokens;
+        for (; groups < GROUPS_AT_ONCE && first < count && first - begin < held; groups++) {
+            group[groups] = token_group_from(token, first, count, held - (first - begin));
+            first += group[groups].tokens;
         }
         quantise_tokens(dy, dY, dy_grid, token + begin, first - begin, true);
         quantise_tokens(x, X, x_grid, token + begin, first - begin, false);
-        add_groups(dW, dy, O, x, D, group, groups, c);
+        add_groups(dW, dy, (first - begin) * O, O, x, D, group, groups, c);
     }
     free(dy), free(x), free(c), free(token), free(dy_grid), free(x_grid);
-}
-
-/* Threads split the columns. */
-void FN(column_sums)(struct tensor db, struct tensor dY)
-{
-    const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
-    assert(db.dtype == EXACT && tensor_count(db) == O);
-
-    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
-    for (int64_t o = 0; o < O; o++) {
-        fixed_sum sum = fixed_at(db.data, o);
-        for (int64_t n = 0; n < N; n++) sum = fixed_add(sum, fixed_of((double)CONST_DATA(dY)[n * O + o]));
-        fixed_put(db.data, o, sum);
-    }
 }
 
 void FN(linear_backward_weight_part)(struct tensor dW, struct tensor db, struct tensor dY, struct tensor dy_top,

@@ -9,7 +9,7 @@
 #ifndef ORRERY_ROW_STATS_H
 #define ORRERY_ROW_STATS_H
 
-#include "ref/numeric/fixed_sum.h"
+#include "ref/exact/terms.h"
 #include "ref/ops/real.h"
 
 /* A sum of squares is a multiple of 2^-60 below 2^67. */
@@ -17,10 +17,12 @@ enum { SQUARES_DOWN = 40 };
 #define SQUARES_UP 0x1p40f
 #define SQUARES_UNIT 0x1p-40
 
+static inline int64_t terms_from(int64_t i, int64_t n) { return n - i < TERMS_AT_ONCE ? n - i : TERMS_AT_ONCE; }
+
 static inline fixed_sum row_sum(const real *x, int64_t n)
 {
     fixed_sum sum = 0;
-    for (int64_t i = 0; i < n; i++) sum = fixed_add(sum, fixed_of((double)x[i]));
+    for (int64_t i = 0; i < n; i += TERMS_AT_ONCE) sum = fixed_add(sum, term_row(x + i, terms_from(i, n), 0));
     return sum;
 }
 
@@ -28,9 +30,11 @@ static inline fixed_sum row_sum(const real *x, int64_t n)
 static inline fixed_sum row_squares(const real *x, real mu, int64_t n)
 {
     fixed_sum sum = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const real square = (x[i] - mu) * (x[i] - mu);
-        sum = fixed_add(sum, fixed_of((double)square * SQUARES_UNIT));
+    real square[TERMS_AT_ONCE];
+    for (int64_t i0 = 0; i0 < n; i0 += TERMS_AT_ONCE) {
+        const int64_t count = terms_from(i0, n);
+        for (int64_t i = 0; i < count; i++) square[i] = (x[i0 + i] - mu) * (x[i0 + i] - mu);
+        sum = fixed_add(sum, term_row(square, count, SQUARES_DOWN));
     }
     return sum;
 }
@@ -39,11 +43,15 @@ static inline fixed_sum row_squares(const real *x, real mu, int64_t n)
 static inline void row_normed(const real *dy, const real *w, real base, const real *x, real mu, real r, int64_t n,
                               fixed_sum *g, fixed_sum *gx)
 {
+    real term[TERMS_AT_ONCE], times[TERMS_AT_ONCE];
     *g = *gx = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const real term = dy[i] * (base + w[i]);
-        *g = fixed_add(*g, fixed_of((double)term));
-        *gx = fixed_add(*gx, fixed_of((double)(term * ((x[i] - mu) * r))));
+    for (int64_t i0 = 0; i0 < n; i0 += TERMS_AT_ONCE) {
+        const int64_t count = terms_from(i0, n);
+        for (int64_t i = 0; i < count; i++) {
+            term[i] = dy[i0 + i] * (base + w[i0 + i]);
+            times[i] = term[i] * ((x[i0 + i] - mu) * r);
+        }
+        *g = fixed_add(*g, term_row(term, count, 0)), *gx = fixed_add(*gx, term_row(times, count, 0));
     }
 }
 

@@ -2,11 +2,11 @@
  *
  * Source    the formulas of ref/ops/add.c, embedding.c, layernorm.c, rmsnorm.c, head_norm.c and attention_sinks.c;
  *           sums: docs/checking/exact.md
- * Shapes    as there; dW, dw, db and dsinks are EXACT
+ * Shapes    as there; dW, dw, db and dsinks are EXACT; columns of a bias's gradient as in linear.c
  * Rounding  each term is computed in fp32 as there, and added without rounding
  * Called    ref/ops/ops.def lists the operations; ops_exact returns them.  Nothing fails.
  */
-#include "ref/numeric/fixed_sum.h"
+#include "ref/exact/terms.h"
 #include "ref/ops/exp.h"
 #include "ref/ops/real.h"
 #include "ref/ops/reduce.h"
@@ -15,6 +15,28 @@
 static inline void add_term(struct tensor sums, int64_t i, real term)
 {
     fixed_put(sums.data, i, fixed_add(fixed_at(sums.data, i), fixed_of((double)term)));
+}
+
+static inline int64_t token_few(int64_t first, int64_t count, int64_t most)
+{
+    return count - first < most ? count - first : most;
+}
+
+/* Threads split the columns. */
+void FN(column_sums)(struct tensor db, struct tensor dY)
+{
+    const int64_t N = tensor_rows(dY), O = tensor_cols(dY);
+    assert(db.dtype == EXACT && tensor_count(db) == O);
+
+    #pragma omp parallel for schedule(static) if (N * O > PARALLEL_FROM)
+    for (int64_t o0 = 0; o0 < O; o0 += TERM_COLUMNS)
+        for (int64_t n0 = 0; n0 < N; n0 += TERMS_AT_ONCE) {
+            const int64_t rows = token_few(n0, N, TERMS_AT_ONCE), width = token_few(o0, O, TERM_COLUMNS);
+            real term[TERMS_AT_ONCE * TERM_COLUMNS];
+            for (int64_t n = 0; n < rows; n++)
+                memcpy(term + n * TERM_COLUMNS, CONST_DATA(dY) + (n0 + n) * O + o0, (size_t)width * sizeof *term);
+            term_columns((char *)db.data + o0 * (int64_t)sizeof(fixed_sum), term, rows, width);
+        }
 }
 
 /* Y = X + Z: of numbers rounded once, of EXACT sums not at all.  Y may be X or Z. */
@@ -55,10 +77,17 @@ void FN(rmsnorm_backward_weight)(struct tensor dw, struct tensor dY, struct tens
     assert(dw.dtype == EXACT && tensor_count(dw) == D);
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
-    for (int64_t d = 0; d < D; d++)
-        /* dw[d] += dY (X rstd) */
-        for (int64_t n = 0; n < N; n++)
-            add_term(dw, d, CONST_DATA(dY)[n * D + d] * (CONST_DATA(X)[n * D + d] * CONST_DATA(rstd)[n]));
+    for (int64_t d0 = 0; d0 < D; d0 += TERM_COLUMNS)
+        for (int64_t n0 = 0; n0 < N; n0 += TERMS_AT_ONCE) {
+            const int64_t rows = token_few(n0, N, TERMS_AT_ONCE), width = token_few(d0, D, TERM_COLUMNS);
+            real term[TERMS_AT_ONCE * TERM_COLUMNS];
+            /* dw[d] += dY (X rstd) */
+            for (int64_t n = 0; n < rows; n++)
+                for (int64_t d = 0, at = (n0 + n) * D + d0; d < width; d++, at++)
+                    term[n * TERM_COLUMNS + d] =
+                        CONST_DATA(dY)[at] * (CONST_DATA(X)[at] * CONST_DATA(rstd)[n0 + n]);
+            term_columns((char *)dw.data + d0 * (int64_t)sizeof(fixed_sum), term, rows, width);
+        }
 }
 
 void FN(layernorm_backward_weight)(struct tensor dw, struct tensor db, struct tensor dY, struct tensor X,
@@ -68,13 +97,18 @@ void FN(layernorm_backward_weight)(struct tensor dw, struct tensor db, struct te
     assert(dw.dtype == EXACT && tensor_count(dw) == D && (!tensor_present(db) || tensor_count(db) == D));
 
     #pragma omp parallel for schedule(static) if (N * D > PARALLEL_FROM)
-    for (int64_t d = 0; d < D; d++)
-        for (int64_t n = 0; n < N; n++) {
-            const real dy = CONST_DATA(dY)[n * D + d];
-            /* dw[d] += dY ((X - mean) rstd), db[d] += dY */
-            add_term(dw, d, dy * ((CONST_DATA(X)[n * D + d] - CONST_DATA(mean)[n]) * CONST_DATA(rstd)[n]));
-            if (tensor_present(db)) add_term(db, d, dy);
+    for (int64_t d0 = 0; d0 < D; d0 += TERM_COLUMNS)
+        for (int64_t n0 = 0; n0 < N; n0 += TERMS_AT_ONCE) {
+            const int64_t rows = token_few(n0, N, TERMS_AT_ONCE), width = token_few(d0, D, TERM_COLUMNS);
+            real term[TERMS_AT_ONCE * TERM_COLUMNS];
+            /* dw[d] += dY ((X - mean) rstd) */
+            for (int64_t n = 0; n < rows; n++)
+                for (int64_t d = 0, at = (n0 + n) * D + d0; d < width; d++, at++)
+                    term[n * TERM_COLUMNS + d] = CONST_DATA(dY)[at]
+                        * ((CONST_DATA(X)[at] - CONST_DATA(mean)[n0 + n]) * CONST_DATA(rstd)[n0 + n]);
+            term_columns((char *)dw.data + d0 * (int64_t)sizeof(fixed_sum), term, rows, width);
         }
+    if (tensor_present(db)) FN(column_sums)(db, dY);
 }
 
 void FN(head_norm_backward_weight)(struct tensor dw, struct tensor dY, struct tensor X, struct tensor rstd,

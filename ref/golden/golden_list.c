@@ -136,13 +136,14 @@ static enum error_code add_bounds(struct golden_list *list, const struct replay 
 }
 
 /* Errors of grids are those of fp32 numbers in each format, since 16-bit numbers are operands as they are. */
-enum error_code golden_add_grids(const struct golden *golden, struct golden_list *list, struct error *err)
+enum error_code golden_add_grids(const struct golden *golden, enum exact_rule rule, struct golden_list *list,
+                                 struct error *err)
 {
     struct replay plain;
     enum error_code e = replay_run(&plain, golden, F32, NULL, err);
     if (e) return e;
     double *const bound = calloc((size_t)plain.records + 1, sizeof *bound);
-    e = bound ? bounds_measure(&plain, F32, (struct perturbation){ .grids = true }, bound, NULL, err)
+    e = bound ? bounds_measure(&plain, F32, (struct perturbation){ .grids = rule }, bound, NULL, err)
               : fail(err, ERR_MEMORY, "no memory for %d bounds", plain.records);
     if (!e) e = add_bounds(list, &plain, bound, err);
     free(bound);

@@ -8,6 +8,7 @@
 #define ORRERY_GOLDEN_LIST_H
 
 #include "ref/error.h"
+#include "ref/exact/rule.h"
 #include "ref/model/param.h"
 #include "ref/numeric/dtype.h"
 
@@ -41,7 +42,7 @@ enum error_code golden_measure(const struct golden *, enum dtype, int parts, int
 /** Add to each bound what the grids of exact sums may do to the tensor: the farthest of twins whose rows are moved by
  *  their grids (perturb.h).  Stored bounds are those of sums that round.
  *  @return OK; ERR_CHECK if our model does not compute the tensors of the file; ERR_FORMAT, ERR_MEMORY. */
-enum error_code golden_add_grids(const struct golden *, struct golden_list *, struct error *);
+enum error_code golden_add_grids(const struct golden *, enum exact_rule, struct golden_list *, struct error *);
 void golden_list_free(struct golden_list *);
 
 /** The bound of this tensor, or 0 if there is none of this name. */

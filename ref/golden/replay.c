@@ -532,12 +532,12 @@ enum error_code replay_run(struct replay *replay, const struct golden *golden, e
     return golden_replay_run(replay, golden, dtype, disturb, NULL, NULL, err);
 }
 
-enum error_code replay_judged(const struct golden *golden, enum dtype dtype, bool exact, double scale,
+enum error_code replay_judged(const struct golden *golden, enum dtype dtype, enum exact_rule rule, double scale,
                               const struct replay_judge *judge, struct error *err)
 {
     struct golden own = *golden;
     struct replay replay = { .golden = &own, .judge = judge };
-    own.config.exact = exact;
+    own.config.exact = rule;
     enum error_code e = open_replay(&replay, dtype, err);
     replay.model.loss_scale = scale;
     if (!e) e = run_from_start(&replay, NULL, err);

@@ -96,7 +96,8 @@ enum error_code replay_pass_run(struct replay *, const struct golden *, enum dty
  * @param scale  the loss scale.
  * @return as replay_run.
  */
-enum error_code replay_judged(const struct golden *, enum dtype, bool exact, double scale, const struct replay_judge *,
+enum error_code replay_judged(const struct golden *, enum dtype, enum exact_rule, double scale,
+                              const struct replay_judge *,
                               struct error *);
 
 /**

@@ -140,7 +140,7 @@ struct model_config {
     const struct family *family;        /* decides the names of parameters, the keys of config.json and the nodes of
                                  * devices, and which of the options below there can be: family.h */
     struct loss_rule loss;      /* of logits: not in files; all zeros: the mean cross entropy */
-    bool exact;                 /* sums do not round before they are finished (ref/exact/): not in files */
+    enum exact_rule exact;      /* whether sums round before they are finished (ref/exact/): not in files */
     struct attention_mask mask; /* of attention: not in files; all zeros: causal */
     unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
     unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */

@@ -79,11 +79,12 @@ static double largest_of(const char *at, enum dtype dtype, int64_t n)
 }
 
 /* Each number of a row moves by up to lambda half units of the grid that a product rounds the row to. */
-static void disturb_row(struct tensor t, int64_t row, int finest, double lambda, uint64_t seed, uint64_t stream)
+static void disturb_row(struct tensor t, int64_t row, int bits, int finest, double lambda, uint64_t seed,
+                        uint64_t stream)
 {
     const int64_t width = tensor_cols(t), blocks = (width + 3) / 4;
     char *const at = (char *)t.data + (size_t)(row * width) * dtype_size(t.dtype);
-    const int grid = grid_of(largest_of(at, t.dtype, width), TOKEN_BITS, finest);
+    const int grid = grid_of(largest_of(at, t.dtype, width), bits, finest);
     const double most = grid == GRID_ZERO ? 0 : lambda * ldexp(1, grid - 1);
     for (int64_t i = 0; i < width && most > 0; i += AT_ONCE) {
         char *const here = at + (size_t)i * dtype_size(t.dtype);
@@ -97,11 +98,11 @@ static void disturb_row(struct tensor t, int64_t row, int finest, double lambda,
     }
 }
 
-static void disturb_rows(struct tensor t, int finest, double lambda, uint64_t seed, uint64_t stream)
+static void disturb_rows(struct tensor t, int bits, int finest, double lambda, uint64_t seed, uint64_t stream)
 {
     const int64_t rows = tensor_rows(t);
     #pragma omp parallel for schedule(static) if (tensor_count(t) > PARALLEL_FROM)
-    for (int64_t i = 0; i < rows; i++) disturb_row(t, i, finest, lambda, seed, stream);
+    for (int64_t i = 0; i < rows; i++) disturb_row(t, i, bits, finest, lambda, seed, stream);
 }
 
 /* ---- the observer ------------------------------------------------------------------------------------------------ */
@@ -128,9 +129,10 @@ static void perturb_see(void *context, const char *name, int layer, bool gradien
     const int parts = perturb_parts(terms, gradient && is_parameter(name) ? p->gradient_parts : p->parts);
     const double lambda = p->lambda > 0 ? p->lambda : PERTURB_LAMBDA;
     /* Gradients of weights are sums of the products of rows that have been moved. */
-    if (p->grids && is_parameter(name)) return;
-    if (p->grids) {
-        disturb_rows(t, gradient ? GRID_GRADIENT : GRID_BESIDE_GRADIENT, lambda, p->seed, p->announced++);
+    if (p->grids != SUMS_ROUND && is_parameter(name)) return;
+    if (p->grids != SUMS_ROUND) {
+        disturb_rows(t, exact_bits_of(p->grids).token, gradient ? GRID_GRADIENT : GRID_BESIDE_GRADIENT, lambda, p->seed,
+                     p->announced++);
         return;
     }
     const double steps = dtype_is_narrow(stored) ? (p->steps > 0 ? p->steps : 1) * (parts > 1 ? parts : 1) : 0;

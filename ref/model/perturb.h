@@ -37,7 +37,7 @@ struct perturbation {
     int parts;                          /* number of stored parts that a 16-bit result may sum, one step each; 0: one.
                                          * A sum of n terms has at most n, and no result more than two if n is less */
     int gradient_parts;                 /* the same for a 16-bit gradient of weights */
-    bool grids;                         /* disturb by the grids of exact sums, and by nothing else */
+    enum exact_rule grids;              /* disturb by the grids of this rule's sums alone; or SUMS_ROUND */
     double steps;                       /* steps of 16 bits that each part is moved by; 0: one */
 };
 

@@ -38,6 +38,18 @@ LOOP(fp16_from_f64, uint16_t, double, fp16_lane_from_double(x[i]))
 LOOP(fp16_from_bf16, uint16_t, uint16_t, fp16_narrow(bf16_widen(x[i])))
 
 
+/* A sum rounded to fp32.  Bits that are shifted out become a last bit of 1, so the conversion of an integer of 64 bits
+ * rounds the sum once; where bits are lost, 27 and more are left. */
+static inline float sum_to_float(fixed_sum sum)
+{
+    const int64_t high = (int64_t)(sum >> 64);
+    const uint64_t low = (uint64_t)sum;
+    if (high == (int64_t)low >> 63) return (float)(int64_t)low * 0x1p-100f;
+    if (high >> 34 == high >> 63)
+        return (float)(int64_t)((uint64_t)high << 28 | low >> 36 | ((low & 0xfffffffff) != 0)) * 0x1p-64f;
+    return sum == FIXED_NONE ? NAN : (float)(high | (low != 0)) * 0x1p-36f;
+}
+
 /* Sums that do not round round once here; they need no aligned address. */
 #define ROUND(name, to_type, expression)                                                        \
 static void name(void *to, const void *from, int64_t n)                                         \
@@ -49,7 +61,7 @@ static void name(void *to, const void *from, int64_t n)                         
         y[i] = expression;                                                                      \
     }                                                                                           \
 }
-ROUND(f32_from_exact, float, (float)fixed_to_odd(sum))
+ROUND(f32_from_exact, float, sum_to_float(sum))
 ROUND(f64_from_exact, double, fixed_to_double(sum))
 ROUND(bf16_from_exact, uint16_t, bf16_from_double(fixed_to_odd(sum)))
 ROUND(fp16_from_exact, uint16_t, fp16_from_double(fixed_to_odd(sum)))

@@ -5,6 +5,7 @@
  */
 #include "ref/numeric/exact_bins.h"
 #include "ref/numeric/convert.h"
+#include "ref/numeric/fixed_sum.h"
 #include <math.h>
 
 enum { LIMB_BITS = 32, LOWEST = 1074 };         /* the last bit of limb 0 is 2^-LOWEST */
@@ -124,12 +125,19 @@ void exact_add_squares(struct exact_sum *exact_sum, struct tensor x)
 
 /* ---- values ------------------------------------------------------------------------------------------------------ */
 
-/* From the highest limb down: each is small beside the sum so far, so the error is at most one ulp. */
+/* The highest limb and the two below have more bits than fp64.  A last bit of 1 stands for all limbs below, so one
+ * conversion rounds the sum. */
 double exact_value(const struct exact_sum *exact_sum)
 {
-    double sum = exact_sum->infinite;
-    for (int i = EXACT_LIMBS - 1; i >= 0; i--) sum += ldexp((double)exact_sum->limb[i], LIMB_BITS * i - LOWEST);
-    return sum;
+    const int64_t *const limb = exact_sum->limb;
+    int top = EXACT_LIMBS - 1;
+    bool more = false;
+    while (top > 2 && limb[top] == 0) top--;
+    for (int i = 0; i < top - 2; i++) more |= limb[i] != 0;
+    fixed_bits m = 0;
+    for (int i = top; i >= top - 2; i--) m = m << LIMB_BITS | (uint64_t)limb[i];
+    if (exact_sum->infinite != 0) return exact_sum->infinite;
+    return ldexp((double)(m | more), LIMB_BITS * (top - 2) - LOWEST);
 }
 
 /* The last number carries terms that are not finite. */

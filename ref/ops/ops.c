@@ -2,7 +2,8 @@
  * table; predictions ask for costs.  No function returns an error code. */
 #include "ref/ops/ops.h"
 
-extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16, ops_x32, ops_exact_bf16, ops_exact_f16;
+extern const struct ops ops_f32, ops_f64, ops_bf16, ops_f16, ops_x32, ops_bf16_x32, ops_f16_x32, ops_x32s2,
+    ops_bf16_x32s2, ops_f16_x32s2;
 
 const struct ops *ops_for(enum dtype dtype)
 {
@@ -12,12 +13,13 @@ const struct ops *ops_for(enum dtype dtype)
     return (unsigned)dtype < DTYPE_COUNT ? table[dtype] : NULL;
 }
 
-const struct ops *ops_exact(enum dtype dtype)
+const struct ops *ops_exact(enum dtype dtype, enum exact_rule rule)
 {
-    static const struct ops *const table[DTYPE_COUNT] = {
-        [F32] = &ops_x32, [BF16] = &ops_exact_bf16, [F16] = &ops_exact_f16
+    static const struct ops *const table[EXACT_RULES][DTYPE_COUNT] = {
+        [SUMS_EXACT] = { [F32] = &ops_x32, [BF16] = &ops_bf16_x32, [F16] = &ops_f16_x32 },
+        [SUMS_EXACT2] = { [F32] = &ops_x32s2, [BF16] = &ops_bf16_x32s2, [F16] = &ops_f16_x32s2 },
     };
-    return (unsigned)dtype < DTYPE_COUNT ? table[dtype] : NULL;
+    return (unsigned)dtype < DTYPE_COUNT ? table[rule][dtype] : NULL;
 }
 
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype dtype)

@@ -28,6 +28,7 @@
 #define ORRERY_OPS_H
 
 #include "ref/each.h"
+#include "ref/exact/rule.h"
 #include "ref/numeric/tensor.h"
 
 /* Dropout of a piece of a tensor.  The random number of an element depends on its (row, col) in the whole tensor, so
@@ -185,13 +186,13 @@ static inline double ops_squares(const struct ops *ops, struct tensor X)
 /** The operations of a floating-point format, or NULL if there are none. */
 const struct ops *ops_for(enum dtype);
 
-/** Those with exact sums (ref/exact/), or NULL if there are none in this format. */
-const struct ops *ops_exact(enum dtype);
+/** Those with exact sums (ref/exact/) by this rule, or NULL if there are none in this format. */
+const struct ops *ops_exact(enum dtype, enum exact_rule);
 
-/** One of both tables. */
-static inline const struct ops *ops_of(enum dtype dtype, bool exact)
+/** The operations of an arithmetic. */
+static inline const struct ops *ops_of(enum dtype dtype, enum exact_rule rule)
 {
-    return exact ? ops_exact(dtype) : ops_for(dtype);
+    return rule != SUMS_ROUND ? ops_exact(dtype, rule) : ops_for(dtype);
 }
 
 /* Costs of operations: floating-point operations, and bytes read or written once.  A multiply-add counts as two;
@@ -203,8 +204,16 @@ struct op_cost {
     double seen;                        /* of attention: pairs of a query and a key that see each other, over all */
     bool grouped;                       /* products of the same columns and depth, with these rows together */
     bool running;                       /* part of a kernel that is running already, as sums of a collective are */
-    bool exact;                         /* a product of integers in fp64 (ref/exact/): that format's rate counts */
+    bool exact;                         /* products of integers in fp64 (ref/exact/): that format's rate counts */
 };
+
+/* With exact sums a product is one of integers in fp64.  Each slice of an operand is multiplied, as so many times the
+ * terms would be. */
+static inline struct op_cost cost_exactly(struct op_cost product, enum exact_rule rule)
+{
+    const int slices = rule == SUMS_ROUND ? 1 : (int)rule;
+    return product.exact = rule != SUMS_ROUND, product.flops *= slices, product.depth *= slices, product;
+}
 
 /* Forward; each of the two backward parts costs the same. */
 struct op_cost linear_cost(int64_t N, int64_t I, int64_t O, enum dtype);

@@ -141,7 +141,7 @@ test_refused() {
     refuse --model mixtral-tiny;                        expect_error '--balance-over batch or sequence'
     refuse --model mixtral-tiny --balance-over batch --dp 4 --ep 2 --etp 2 --dispatch tutel;    expect_error 'tutel'
     refuse --model parscale-tiny;                       expect_error '--streams'
-    refuse --model tiny --cp 2 --attention rsa;         expect_error 'merges results of a query'
+    refuse --model tiny --cp 2 --attention tokenring-narrow --dtype bf16; expect_error 'merges results of a query'
     refuse --model tiny --optimizer galore;             expect_error 'galore'
     refuse --model tiny --dp 2 --data-parallel diloco;  expect_error 'diloco'
     refuse --model tiny --dtype bf16 --grad-dtype bf16; expect_error '--grad-dtype bf16'

@@ -29,6 +29,7 @@ test_rings() {
     same "$one" --model llama-tiny --cp 3 --attention allgather-kv
     same "$one" --model llama-tiny --cp 4 --attention tokenring
     same "$one" --model llama-tiny --cp 3 --attention tokenring-narrow
+    same "$one" --model llama-tiny --cp 3 --attention rsa
 }
 
 test_two_dimensions() {
@@ -67,11 +68,14 @@ test_check_has_no_bounds() {
     expect_out '^OK: every activation, gradient, weight and loss'
     expect_out '^  gradients +[0-9]+ +[0-9]+ +0.0e\+00  0.0e\+00'
     expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas'
+    # shellcheck disable=SC2086
+    run train $exact --model gemma2-tiny --dtype bf16 --cp 3 --attention rsa --check ref --recompute selective
+    expect_status 0
+    expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas'
 }
 
 test_refused() {
     refuse() { run train --arithmetic exact --model tiny "$@"; expect_status 2; }
-    refuse --cp 2 --attention rsa;                      expect_error '--attention rsa merges results of a query'
     refuse --cp 2 --attention tokenring-narrow --dtype bf16; expect_error '--attention tokenring-narrow merges'
 }
 

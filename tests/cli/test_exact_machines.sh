@@ -24,6 +24,13 @@ test_llama() { ends d71715f0ef7ab4cc --model llama-tiny --dtype bf16 --dropout 0
 test_experts() { ends 4aa634687145a571 --model mixtral-tiny --balance-over batch --optimizer radam --lr-schedule wsd-cosine --lr-decay 2; }
 test_caps() { ends 70dc910c9c147a3c --model gemma2-tiny --dtype fp16; }
 
+# Operands of two slices.
+test_two_slices() {
+    local exact=${exact/exact/exact2}
+    ends 68f59d17f37ba63c --model tiny --warmup 2; ends 68f59d17f37ba63c --model tiny --warmup 2 --dp 2 --tp 2
+    ends 918adf34b16b8466 --model gemma2-tiny --dtype fp16
+}
+
 # has FLAG -- this processor has it; where the system does not tell, it has not.
 has() { grep -qsw -- "$1" /proc/cpuinfo; }
 
@@ -42,4 +49,4 @@ test_kernels_of_a_blas() {
     unset OPENBLAS_CORETYPE
 }
 
-run_tests test_gpt test_llama test_experts test_caps test_kernels_of_a_blas
+run_tests test_gpt test_llama test_experts test_caps test_two_slices test_kernels_of_a_blas

@@ -8,10 +8,11 @@ for one in "${PYTHON:-}" "${PY:-}" python3 /usr/bin/python3; do
 done
 has_python() { [ -n "$python" ] || { echo 'skipped: there is no Python with numpy'; return 1; }; }
 
+rule=exact
 # agrees GOLDEN WORDS.. -- golden/exact.py computes what this run has stored.
 agrees() {
     rm -rf dump
-    run train --arithmetic exact --check "$top/golden/$1.safetensors" --dump dump/ "${@:2}"
+    run train --arithmetic "$rule" --check "$top/golden/$1.safetensors" --dump dump/ "${@:2}"
     expect_status 0
     "$python" "$top/golden/exact.py" "$top/golden/$1.safetensors" dump >said 2>&1
     grep -qE '^OK: [0-9]{2} tensors of 1 pass,' said || complain "$(tail -1 said)"
@@ -30,6 +31,14 @@ test_llama() {
     agrees llama-even --dp 2 --tp 2
     agrees llama-even --cp 3 --attention tokenring
     agrees llama-grouped --dtype fp16 --pp 3 --micro 3
+}
+
+test_two_slices() {
+    has_python || return 0
+    rule=exact2
+    agrees gpt2-even --dp 2 --tp 2
+    agrees llama-grouped --dtype bf16 --cp 2
+    rule=exact
 }
 
 # A last bit of one stored element is seen, by its name.
@@ -87,5 +96,5 @@ test_options_that_store_elsewhere() {
     done
 }
 
-run_tests test_gpt test_llama test_a_wrong_bit_is_named test_files_have_known_formats \
+run_tests test_gpt test_llama test_two_slices test_a_wrong_bit_is_named test_files_have_known_formats \
     test_a_checkpoint_keeps_the_word test_options_that_store_elsewhere

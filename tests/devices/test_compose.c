@@ -109,14 +109,14 @@ static void take(struct plan *p, enum feature f)
     case HAS_mask: p->model.mask = (struct attention_mask){ ATTENTION_LAMBDA, { 2, 3 } }; break;
     case HAS_sections: p->layers = (struct interval){ 0, p->model.L }; break;
     case HAS_exact:
-        p->model.exact = true;
+        p->model.exact = SUMS_EXACT;
         if (p->dtype == F64) p->dtype = F32;
         break;
     case HAS_fp64: p->dtype = F64; break;
     case HAS_wide_vocabulary: p->model.V = 600000; break;
     case HAS_many_tokens: p->B = 1 << 24; break;
     case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
-    case HAS_cuts_attention: case_take_context(p, 2, "rsa"); break;
+    case HAS_cuts_attention: case_take_context(p, 2, "tokenring-narrow"), p->dtype = BF16; break;
     case HAS_adds_choices: take(p, HAS_mixture), p->etp = 2, p->dispatch = "tutel"; break;
     case HAS_balance_of_microbatch:
         case_take_mixtral(p);

@@ -82,23 +82,28 @@ static void test_the_clock_charges_them(void **state)
     assert_int_equal(clock.now, 2 * 100 * 200 * 300);
 }
 
-/* A product with exact sums is one of integers in fp64: the rate of that format counts, in every kind of kernels. */
+/* A product with exact sums is one of integers in fp64: the rate of that format counts, in every kind of kernels.  With
+ * two slices the terms are twice as many. */
 static void test_exact_products(void **state)
 {
     struct cluster c = short_of(), slow = plain;
     struct clock clock;
     struct op_cost exact = linear_cost(9, 4096, 17, BF16);
     (void)state;
-    exact.exact = true;
+    exact = cost_exactly(exact, SUMS_EXACT);
     c.flop_rate[BF16] = c.flop_rate[F32] * 8, c.flop_rate[F64] = c.flop_rate[F32] / 2;
     clock_open(&clock, &c, BF16);
     clock_compute(&clock, "linear forward", exact);
     assert_int_equal(clock.now, kernel_product(&c, F64, (struct product){ 9, 17, 4096, 1 }));
     slow.flop_rate[F64] = slow.flop_rate[F32] / 4;
     clock_open(&clock, &slow, F32);
-    exact = linear_cost(100, 200, 300, F32), exact.exact = true;
-    clock_compute(&clock, "linear forward", exact);
+    clock_compute(&clock, "linear forward", cost_exactly(linear_cost(100, 200, 300, F32), SUMS_EXACT));
     assert_int_equal(clock.now, 4 * 2 * 100 * 200 * 300);
+    clock_compute(&clock, "linear forward", cost_exactly(linear_cost(100, 200, 300, F32), SUMS_EXACT2));
+    assert_int_equal(clock.now, (4 + 8) * 2 * 100 * 200 * 300);
+    clock_open(&clock, &c, BF16);
+    clock_compute(&clock, "linear forward", cost_exactly(linear_cost(9, 4096, 17, BF16), SUMS_EXACT2));
+    assert_int_equal(clock.now, kernel_product(&c, F64, (struct product){ 9, 17, 2 * 4096, 1 }));
 }
 
 /* With a start alone the rates are reached; what is part of a running kernel, and nothing at all, have no start. */

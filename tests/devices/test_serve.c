@@ -126,7 +126,7 @@ static void check_served(struct plan p)
 
 static struct plan exactly(struct plan p)
 {
-    p.model.exact = true;
+    p.model.exact = SUMS_EXACT;
     return p;
 }
 

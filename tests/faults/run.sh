@@ -2,7 +2,7 @@
 # Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/checking/faults.md)
 #
 # `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV and HOW_LIBS; files of HOW_TWICE are
-# compiled once for each of HOW_FORMATS, those of HOW_EXACT once more for exact sums.  HOW_CUDA are the objects of the backend cuda-emulated, HOW_EMULATED compiles its .c files.
+# compiled once for each of HOW_FORMATS, those of HOW_EXACT once for each of HOW_RULES.  HOW_CUDA are the objects of the backend cuda-emulated, HOW_EMULATED compiles its .c files.
 # Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.  Kernels
 # (.cu, .cuh) are compiled by the check, `orrery kernel $KERNELS/FILE.cu --check`.
 # Exit status: 0, or 3 if a fault survived, no longer applies, changes nothing, or a check fails on the tree as it is.
@@ -36,8 +36,7 @@ compile() {
     esac
     how=${how//-MMD -MP/}                       # nobody asks what it depends on
     case " $HOW_TWICE " in *" $3 "*) formats=$HOW_FORMATS ;; esac
-    case " $HOW_EXACT " in *" $3 "*) formats+=' X32' ;; esac
-    case $3 in ref/exact/*) how+=' -DREAL=X32' ;; esac
+    case " $HOW_EXACT " in *" $3 "*) formats="${formats#-} $HOW_RULES" ;; esac
     for format in $formats; do
         local object=$2.$format.o define=
         [ $format = - ] || define=-DREAL=$format

@@ -68,6 +68,17 @@ static void test_any_cut(void **state)
     }
 }
 
+/* A sum in the middle of two numbers is even; a bit far below the last one decides otherwise. */
+static void test_rounds_once(void **state)
+{
+    (void)state;
+    data[0] = 1, data[1] = data[2] = 0x1p-27, data[3] = 0x1p-400;
+    assert_true(sum_of(tensor_1d(data, F64, 3)) == 1);
+    assert_true(sum_of(tensor_1d(data, F64, 4)) == 1 + 0x1p-52);
+    data[0] = 0x1p-537, data[1] = 0;
+    assert_true(sum_of(tensor_1d(data, F64, 2)) == 0x1p-1074 && sum_of(tensor_1d(data + 1, F64, 1)) == 0);
+}
+
 /* What a sum in double would lose: many small terms beside a large one, in the middle of them. */
 static void test_nothing_is_lost(void **state)
 {
@@ -111,7 +122,8 @@ static void test_not_finite(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes),
+        cmocka_unit_test(test_any_cut), cmocka_unit_test(test_rounds_once),
+        cmocka_unit_test(test_nothing_is_lost), cmocka_unit_test(test_extremes),
             cmocka_unit_test(test_not_finite),
     };
     return cmocka_run_group_tests_name("exact sums", tests, NULL, NULL);

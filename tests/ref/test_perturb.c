@@ -84,7 +84,7 @@ static void test_grids(void **state)
     enum { ROWS = 3, COLS = 2051 };
     const double most = PERTURB_LAMBDA * 0x1p-22;
     for (int gradient = 0; gradient < 2; gradient++) {
-        struct perturbation p = { .seed = 5, .grids = true };
+        struct perturbation p = { .seed = 5, .grids = SUMS_EXACT };
         const struct observer o = perturbing_observer(&p);
         struct tensor x = numbers(F64, ROWS * COLS);
         x.ndim = 2, x.dim[0] = ROWS, x.dim[1] = COLS;

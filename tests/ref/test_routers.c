@@ -393,7 +393,7 @@ static void sequence_losses_of_parts(void **state)
 {
     enum { S = 7, E = 5, K = 2 };
     (void)state;
-    now = ops_exact(F32), logits = matrix(F32, S, E), experts = matrix(I32, S, K);
+    now = ops_exact(F32, SUMS_EXACT), logits = matrix(F32, S, E), experts = matrix(I32, S, K);
     for (int64_t i = 0; i < S * E; i++) tensor_set(logits, i, sin(1.7 * (double)i));
     for (int64_t i = 0; i < S * K; i++) ((int32_t *)experts.data)[i] = (int32_t)(i % K + 2 * (i % 3 == 0));
     const struct router_rule softmax = { .scale = 1 };

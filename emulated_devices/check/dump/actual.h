@@ -33,6 +33,7 @@
 #include "emulated_devices/check/dump/adapters.h"
 #include "emulated_devices/comm/mesh.h"
 #include "emulated_devices/device/part.h"
+#include "ref/exact/rule.h"
 #include "ref/io/json.h"
 #include "ref/io/safetensors.h"
 
@@ -69,7 +70,7 @@ struct actual {
     const char *program;                /* what a dump says of itself; NULL: nothing */
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
-    bool exact;                         /* the same, also of a single file: sums do not round (ref/exact/) */
+    enum exact_rule exact;              /* the same, also of a single file: whether sums round (ref/exact/) */
     double loss_scale;                  /* of a single file: what its gradients were divided by; 0: it says nothing */
     int64_t begins;                     /* the same: the step after which a resumed program begins; 0: the start */
     const char *not_recorded;           /* patterns that the user declares, with commas between; NULL: none */

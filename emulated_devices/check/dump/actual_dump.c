@@ -227,9 +227,9 @@ static enum error_code read_begins(struct actual *actual, const struct actual_fi
 static enum error_code read_arithmetic(struct actual *actual, const struct actual_file *file, struct error *err)
 {
     const char *const text = safetensors_metadata(&file->st, "arithmetic");
-    const bool exact = text && strcmp(text, "exact") == 0;
-    if (text && !exact && strcmp(text, "ordinary") != 0)
-        return actual_dump_bad(file, err, "arithmetic", "is none of ordinary, exact");
+    const enum exact_rule exact = exact_rule_named(text);
+    if (text && strcmp(text, exact_rule_names[exact]) != 0)
+        return actual_dump_bad(file, err, "arithmetic", "is none of ordinary, exact, exact2");
     if (file != actual->file && actual->exact != exact)
         return actual_dump_bad(file, err, "arithmetic", "is not that of the files before it");
     actual->exact = exact;

@@ -98,27 +98,27 @@ static bool has_kind(const struct bits_judge *judge, const char *name)
 
 /* ---- one tensor -------------------------------------------------------------------------------------------------- */
 
-/* Finds who has an element. */
-struct bits_holder { int64_t at; const struct actual_piece *piece; };
+/* Finds the first rank that has an element; -1: none yet.  Pieces are gone when all have been seen. */
+struct bits_holder { int64_t at; int rank; };
 
 static void bits_hold(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
                       const double *values)
 {
     struct bits_holder *const holder = context;
     (void)group, (void)values;
-    if (holder->piece == NULL && at <= holder->at && holder->at < at + length) holder->piece = piece;
+    if (holder->rank < 0 && at <= holder->at && holder->at < at + length) holder->rank = piece->file->rank;
 }
 
 /* Name the first rank that has element `at` of a tensor. */
 static void name_holder(const struct bits_judge *judge, struct bits_tensor *tensor, double *whole)
 {
-    struct bits_holder holder = { .at = tensor->at };
+    struct bits_holder holder = { .at = tensor->at, .rank = -1 };
     const struct assembly_watch watch = { .see = bits_hold, .context = &holder };
     struct assembly again;
     struct error err = { 0 };
     if (judge->actual->ranks < 2) return;
-    if (assembly_make(&again, judge->actual, tensor->name, tensor->dim, whole, &watch, &err) || !holder.piece) return;
-    assembly_rank(judge->actual, holder.piece->file->rank, tensor->on, sizeof tensor->on);
+    if (assembly_make(&again, judge->actual, tensor->name, tensor->dim, whole, &watch, &err) || holder.rank < 0) return;
+    assembly_rank(judge->actual, holder.rank, tensor->on, sizeof tensor->on);
 }
 
 static bool same_bits(double have, double want) { return have == want || (isnan(have) && isnan(want)); }
@@ -314,7 +314,7 @@ static enum error_code check_usable(const struct golden *golden, const struct ac
         return fail(err, ERR_FORMAT, "the dump is of a run that was resumed after step %lld: what it went on with has "
                     "no operation to compare with; dump a run from its start", (long long)actual->begins);
     if (actual->adapters.count > 0) return fail(err, ERR_FORMAT, "low-rank adapters have no exact sums");
-    if (ops_of(dtype, true) == NULL)
+    if (ops_of(dtype, SUMS_EXACT) == NULL)
         return fail(err, ERR_FORMAT, "there are no exact sums in %s, only in fp32, bf16 and fp16", dtype_name(dtype));
     if (LATENT(c)) return fail(err, ERR_FORMAT, "latents of %s have no exact sums", c->name);
     if (STREAMS(c) > 1) return fail(err, ERR_FORMAT, "parallel streams of %s have no exact sums", c->name);
@@ -381,7 +381,7 @@ enum error_code bits_check(const struct golden *golden, const struct actual *act
     const struct replay_judge shown = { bits_see, bits_wants, &judge };
     *found = (struct bits_found){ .first = -1 };
     enum error_code e = check_usable(golden, actual, dtype, err);
-    if (!e) e = replay_judged(golden, dtype, true, loss_scale_of(actual, dtype), &shown, err);
+    if (!e) e = replay_judged(golden, dtype, actual->exact, loss_scale_of(actual, dtype), &shown, err);
     if (!e) e = judge.failed;
     if (e) {
         bits_found_free(found);

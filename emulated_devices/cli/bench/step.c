@@ -252,8 +252,7 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
 {
     struct bench_step b = { .model = "11m", .backend = "cpu", .dtype = "fp32", .runs = 2, .rounds = 9,
                             .devices = 8, .seconds = 50, .limit = 300 };
-    static const char *const arithmetics[] = { "ordinary", "exact", NULL };
-    const char *arithmetic = arithmetics[0];
+    const char *arithmetic = exact_rule_names[SUMS_ROUND];
     int batch = 0;
     bool help;
     (void)status;
@@ -276,8 +275,8 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
           .help = "another backend for the same meshes, in each round: processor time of both, and their ratio" },
         { "--dtype", "NAME", OPTION_CHOICE, &b.dtype, .choices = number_formats,
           .help = "format of their weights and activations; the one device of ref/ computes in fp32" },
-        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = arithmetics,
-          .help = "exact: sums round once (docs/checking/exact.md), beside a step of one device without them" },
+        { "--arithmetic", "NAME", OPTION_CHOICE, &arithmetic, .choices = exact_rule_names,
+          .help = "exact, exact2: sums round once (docs/checking/exact.md), beside a step of one device without them" },
         { "--steal", "N", OPTION_INT, &b.steal, .max = STEAL_MOST,
           .help = "busy processes beside all that is measured, each on a core of its own: a noisy neighbour" },
         THREADS_OPTION,
@@ -290,6 +289,6 @@ enum error_code bench_step_topic(int argc, char **argv, int *status, struct erro
     if (!e && !help) e = check_backend("--backend", b.backend, err);
     if (!e && !help && b.beside) e = check_backend("--beside", b.beside, err);
     if (e || help) return e;
-    b.batch = batch, b.exact = strcmp(arithmetic, "exact") == 0;
+    b.batch = batch, b.exact = exact_rule_named(arithmetic);
     return bench_step(&b, argv[0], err);
 }

@@ -82,8 +82,8 @@ static int last_reader(const struct linked *linked, int slot)
 static unsigned input_reads(const struct linked *linked, const struct linked_node *node)
 {
     if (!is_attention(node->is->op)) return info(node)->input_reads;
-    return (linked->attention->reads_input ? READS_IN : 0) | (linked->attention->reads_output ? READS_OUT : 0)
-           | READS_STATISTICS;
+    return (linked->attention->reads_input ? READS_IN : 0)
+           | (linked->attention->reads_output || linked->exact ? READS_OUT : 0) | READS_STATISTICS;
 }
 
 static bool backward_reads(const struct linked *linked, int slot)
@@ -647,6 +647,7 @@ enum error_code link_part(struct linked *linked, const struct node *table, const
     const struct buffer stream = { .rows = STREAM, .width = WIDTH_MODEL, .tag = ACTIVATIONS };
     enum error_code e = OK;
     *linked = (struct linked){ .attention = seams->cp.scheme, .experts = seams->ep.scheme, .slots = 1,
+                          .exact = seams->tp && seams->tp->device && seams->tp->device->exact,
                           .slot = { { .name = "in", .width = WIDTH_MODEL, .maker = -1 } }, .buffers = BUFFER_FIRST_OWN,
                           .buffer = { [BUFFER_IN] = stream, [BUFFER_OUT] = stream, [BUFFER_GRADIENT] = stream } };
     linked->buffer[BUFFER_GRADIENT].tag = BUFFERS;

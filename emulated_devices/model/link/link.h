@@ -83,6 +83,7 @@ enum list { LIST_FORWARD, LIST_AGAIN, LIST_INPUT, LIST_WEIGHT, LIST_COUNT };
 
 struct linked {
     const struct attention_scheme *attention;   /* for which the part was linked */
+    bool exact;                                 /* likewise: with exact sums backward of attention reads its output */
     const struct expert_scheme *experts;        /* likewise */
     int nodes, slots, buffers;                  /* entries of these lists */
     struct linked_node node[LINK_NODES];        /* in the order of the forward pass */

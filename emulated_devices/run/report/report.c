@@ -67,11 +67,12 @@ void report_mesh(const struct train_record *record)
 void report_shape(const struct train_record *record)
 {
     const struct plan *p = &record->options->plan;
+    static const char *const sums_of_rule[] = { "", ", exact sums", ", exact sums of two slices" };
     char slices[64] = "", room[64] = "";
     say(record->out, 8, "model   %s: L=%lld H=%lld D=%lld F=%lld V=%lld, %s parameters, %s%s", p->model.name,
             (long long)p->model.L, (long long)p->model.H, (long long)p->model.D, (long long)p->model.F,
             (long long)p->model.V, count_format((double)model_elements(&p->model)).text, dtype_name(p->dtype),
-            p->model.exact ? ", exact sums" : !dtype_is_narrow(p->dtype) ? ""
+            p->model.exact ? sums_of_rule[p->model.exact] : !dtype_is_narrow(p->dtype) ? ""
                 : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     report_mesh(record);
     if (record->options->cluster.slot) report_slots(record);

@@ -39,12 +39,12 @@ static void add_plan(cJSON *root, const struct train_options *options)
     if (data_outer(&p->data).every > 0) json_add(root, "local_steps %g", (double)data_outer(&p->data).every);
 }
 
-static void add_arithmetic(cJSON *root, const struct arithmetic *arithmetic, bool exact)
+static void add_arithmetic(cJSON *root, const struct arithmetic *arithmetic, enum exact_rule exact)
 {
     cJSON *o = arithmetic->threads > 0 ? cJSON_AddObjectToObject(root, "arithmetic") : NULL;
     if (o == NULL) return;
     json_add(o, "threads %d kernel %s blas %s sums %s", arithmetic->threads, arithmetic->kernel, arithmetic->blas,
-             exact ? "exact" : "ordinary");
+             exact_rule_names[exact]);
 }
 
 static void add_sent(cJSON *to, uint64_t messages, uint64_t bytes)

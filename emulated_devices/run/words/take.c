@@ -449,7 +449,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e) e = take_encoders(options, words->encoders, err);
     if (e) return e;
     if (words->untied) p->model.tied = false;
-    p->model.exact = words->arithmetic != NULL && strcmp(words->arithmetic, "exact") == 0;
+    p->model.exact = exact_rule_named(words->arithmetic);
     if (words->dropout >= 0)
         p->model.dropout_embedding = p->model.dropout_residual = p->model.dropout_attention = words->dropout;
     p->B = words->batch ? words->batch : usual_batch;

@@ -101,7 +101,7 @@ static void compute_slice(struct clock *clock, const struct expert_parallel *ep,
         all += rows;
     }
     if (all == 0) return;
-    up.exact = down.exact = ep->tp->device->exact;
+    up = cost_exactly(up, ep->tp->device->exact), down = cost_exactly(down, ep->tp->device->exact);
     clock_compute(clock, what[pass], up), clock_compute(clock, what[pass], down);
     if (pass == PRODUCT_WEIGHT) return;
     clock_compute(clock, "swiglu", elementwise_cost(all * F, 3, 4, clock->dtype));

@@ -103,7 +103,7 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     *key = HASH_START;
     /* Sums that do not round have the bits of one device, wherever their terms lie. */
     if (plan->model.exact) {
-        add_text(key, "exact"), add_text(key, plan->optimizer->name);
+        add_text(key, exact_rule_names[plan->model.exact]), add_text(key, plan->optimizer->name);
         ADD(*key, plan->hyper), add_model(key, plan);
         schedule_free(&s);
         return OK;

@@ -9,7 +9,8 @@
 /* The first plan of a key ended with these bits; choice says which plan. */
 struct seen_bits { uint64_t key, hash; struct choice choice; };
 
-enum error_code cases_open(struct cases *cases, struct comm *world, int devices, bool exact, struct error *err)
+enum error_code cases_open(struct cases *cases, struct comm *world, int devices, enum exact_rule exact,
+                           struct error *err)
 {
     memset(cases, 0, sizeof *cases);
     cases->world = world;

@@ -20,7 +20,7 @@ struct cases {
 
 /** Local.  world: of that many devices; or NULL, and then cases are listed and not run.  exact: as space_open.
  *  @return OK or ERR_MEMORY; call cases_close after both. */
-enum error_code cases_open(struct cases *, struct comm *world, int devices, bool exact, struct error *);
+enum error_code cases_open(struct cases *, struct comm *world, int devices, enum exact_rule, struct error *);
 void cases_close(struct cases *);
 
 /** Start the cases of a kind of schemes.  Pairs of values that cases of another kind have covered are not repeated. */

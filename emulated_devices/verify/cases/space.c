@@ -397,14 +397,19 @@ static void take_profile(struct plan *plan, int value)
 
 /* bf16 cases have fp32 gradients; fp16 cases have fp16 gradients if possible.  So both kinds of gradients are
  * tested. */
-static const struct { const char *name; enum dtype dtype; bool exact; } formats[] = {
-    { "fp64", F64, false }, { "fp32", F32, false }, { "bf16", BF16, false }, { "fp16", F16, false },
-    { "fp32 exact", F32, true }, { "bf16 exact", BF16, true }, { "fp16 exact", F16, true },
+static const struct { const char *name; enum dtype dtype; enum exact_rule exact; } formats[] = {
+    { "fp64", F64, SUMS_ROUND }, { "fp32", F32, SUMS_ROUND }, { "bf16", BF16, SUMS_ROUND }, { "fp16", F16, SUMS_ROUND },
+    { "fp32 exact", F32, SUMS_EXACT }, { "bf16 exact", BF16, SUMS_EXACT }, { "fp16 exact", F16, SUMS_EXACT },
+    { "fp32 exact2", F32, SUMS_EXACT2 }, { "bf16 exact2", BF16, SUMS_EXACT2 }, { "fp16 exact2", F16, SUMS_EXACT2 },
 };
-enum { FIRST_EXACT = 4 };
+/* The first with exact sums; they lie rule by rule, so many of each. */
+enum { FIRST_EXACT = 4, OF_A_RULE = 3 };
 
 /* The value's place in the table: where only exact sums are tried, the first value is theirs. */
-static int format_at(const struct space *space, int value) { return value + (space->exact ? FIRST_EXACT : 0); }
+static int format_at(const struct space *space, int value)
+{
+    return value + (space->exact ? FIRST_EXACT + OF_A_RULE * ((int)space->exact - 1) : 0);
+}
 
 static void show_format(const struct space *space, int value, struct value_name *name)
 {
@@ -530,7 +535,7 @@ static int count_schemes(enum scheme_kind kind)
     return n;
 }
 
-enum error_code space_open(struct space *space, int devices, bool exact, struct error *err)
+enum error_code space_open(struct space *space, int devices, enum exact_rule exact, struct error *err)
 {
     int size[AXIS_COUNT] = { 0 };
     *space = (struct space){ .devices = devices, .exact = exact };
@@ -545,7 +550,7 @@ enum error_code space_open(struct space *space, int devices, bool exact, struct 
         return fail(err, ERR_PLAN, "%d devices have more %s than the table of cases has room for", devices,
                     space->full);
     for (int d = 0; d < DIMENSIONS; d++) space->values[d] = info[d].values;
-    if (exact) space->values[DIM_FORMAT] -= FIRST_EXACT;
+    if (exact) space->values[DIM_FORMAT] = OF_A_RULE;
     space->values[DIM_MESH] = space->meshes, space->values[DIM_DATA] = space->forms,
         space->values[DIM_OPTIMIZER] = count_optimizers();
     space->values[DIM_ATTENTION] = count_schemes(ATTENTION_SCHEME), space->values[DIM_SPLIT] = space->splits;

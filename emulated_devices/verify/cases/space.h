@@ -31,7 +31,7 @@ enum {
 
 struct space {
     int devices;                        /* of every plan */
-    bool exact;                         /* only plans with exact sums */
+    enum exact_rule exact;              /* only plans with sums by this rule; SUMS_ROUND: all plans */
     const char *full;                   /* the table that has no room for all its values; NULL: none */
     enum scheme_kind kind;              /* of the current cases */
     int values[DIMENSIONS];             /* numbers of values of each dimension */
@@ -48,7 +48,7 @@ struct space {
 
 /** Set all dimensions for a number of devices.  exact: only formats with exact sums.  Local.
  *  @return OK, ERR_MEMORY, or ERR_PLAN: a table is too small for its values; call space_close in every case. */
-enum error_code space_open(struct space *, int devices, bool exact, struct error *);
+enum error_code space_open(struct space *, int devices, enum exact_rule, struct error *);
 void space_close(struct space *);
 
 /** The dimension of a kind's schemes. */

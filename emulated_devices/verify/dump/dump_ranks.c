@@ -336,6 +336,7 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
 {
     char rank[16], begins[24], path[4096];
     struct safetensors_writer w;
+    const char *const arithmetic = exact_rule_names[trainer->plan.model.exact];
     snprintf(rank, sizeof rank, "%d", trainer->comm->rank);
     snprintf(begins, sizeof begins, "%lld", (long long)ranks->begins);
     snprintf(path, sizeof path, "%.4000s/%srank%d.safetensors", ranks->folder, of_step, trainer->comm->rank);
@@ -343,10 +344,10 @@ static enum error_code write_file(const struct dump_ranks *ranks, struct trainer
         { "orrery_dump", "1" }, { "rank", rank }, { "mesh", mesh }, { "dtype", dtype_name(trainer->plan.dtype) },
         { "program", "orrery train" }, { "layout", layout },
         /* The last two are not in every dump: pairs counts those that are. */
-        { ranks->begins > 0 ? "begins" : "arithmetic", ranks->begins > 0 ? begins : "exact" },
-        { "arithmetic", "exact" },
+        { ranks->begins > 0 ? "begins" : "arithmetic", ranks->begins > 0 ? begins : arithmetic },
+        { "arithmetic", arithmetic },
     };
-    const int pairs = 6 + (ranks->begins > 0) + trainer->plan.model.exact;
+    const int pairs = 6 + (ranks->begins > 0) + (trainer->plan.model.exact != SUMS_ROUND);
     enum error_code e = mesh && layout ? records_start(&w, ranks->all, ranks->count, about, pairs, path, err)
                                        : fail(err, ERR_MEMORY, "no memory to write %s", path);
     const bool started = !e;

@@ -6,6 +6,7 @@
 #include "emulated_devices/comm/comm.h"
 #include "emulated_devices/device/cluster.h"
 #include "emulated_devices/schemes/scheme.h"
+#include "ref/exact/rule.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
 #include "ref/io/options.h"
@@ -23,7 +24,7 @@ struct verify_options {
     const char *json;                   /* file for the results; NULL: none */
     const char *digests;                /* a file of digests to write; NULL: none */
     bool quiet;                         /* print no lines */
-    bool exact;                         /* only plans with exact sums */
+    enum exact_rule exact;              /* only plans with sums by this rule; SUMS_ROUND: all plans */
     const char *cluster_name;           /* as typed */
     struct cluster cluster;             /* its nodes define the collectives of several levels */
 };

@@ -230,7 +230,7 @@ static enum error_code find_bounds(struct golden_truth *truth, const struct plan
     enum error_code e = ERR_FILE;
     if (!dtype_is_narrow(plan->dtype)) e = golden_stored(truth->golden, plan->dtype, &truth->list, err);
     if (e == ERR_FILE) e = golden_measure(truth->golden, plan->dtype, parts, gradient_parts, &truth->list, err);
-    return e || !plan->model.exact ? e : golden_add_grids(truth->golden, &truth->list, err);
+    return e || !plan->model.exact ? e : golden_add_grids(truth->golden, plan->model.exact, &truth->list, err);
 }
 
 enum error_code golden_truth_open(struct golden_truth *truth, const struct golden *golden, struct reference *reference,

@@ -35,7 +35,8 @@ class RankFile:
     coordinates  {"dp": 0, "tp": 1}: where this rank is
     dtype        in which it computes: fp64, fp32, bf16, fp16
     parts        of a sum that are stored in that format and then added
-    arithmetic   "exact" if sums do not round before they are finished (docs/checking/exact.md): no bounds then, but bits
+    arithmetic   "exact" or "exact2" if sums do not round before they are finished (docs/checking/exact.md): no bounds
+                 then, but bits
 
     left_out has the activations that the program cannot show, {name: why}; they are then not missing.
     """
@@ -44,8 +45,8 @@ class RankFile:
         for axis in mesh:
             if axis not in AXES:
                 raise DumpError(f"mesh axis {axis!r} is not one of {', '.join(AXES)}")
-        if arithmetic not in (None, "ordinary", "exact"):
-            raise DumpError(f"arithmetic: {arithmetic!r} is none of ordinary, exact")
+        if arithmetic not in (None, "ordinary", "exact", "exact2"):
+            raise DumpError(f"arithmetic: {arithmetic!r} is none of ordinary, exact, exact2")
         self.folder, self.rank = pathlib.Path(folder), rank
         self.tensors, self.layout, self.left_out, self.declared = {}, {}, {}, []
         self.head = {"orrery_dump": "1", "rank": str(rank), "mesh": json.dumps({a: mesh[a] for a in AXES if a in mesh}),

@@ -87,7 +87,7 @@ class Recorder:
     compiled  "inside" or "borders": what is recorded of modules that torch.compile has compiled (compiled.py)
     into    a Recorder of this rank to share a file with (stages of one rank)
     parts   of a sum that are stored in the format and then added, if they are more than the mesh has: microbatches
-    arithmetic  "exact" if sums do not round before they are finished: orrery check --exact then compares bits
+    arithmetic  "exact" or "exact2" if sums do not round before they are finished: orrery check --exact then compares bits
     before  also keep the gradients before they are reduced over these axes, in FOLDER-before
     """
 

@@ -3,8 +3,6 @@
 #include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 
-static const char *const arithmetics[] = { "ordinary", "exact", NULL };
-
 void training_options(struct option_list *to, struct train_options *options, struct train_words *words)
 {
     const struct option own[] = {
@@ -37,9 +35,9 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--grad-dtype", "NAME", OPTION_CHOICE, &words->grad_dtype, .choices = number_formats,
           .help = "format in which weight gradients of a 16-bit model are kept and reduced: fp32 or the model's "
                   "own; default: fp32" },
-        { "--arithmetic", "NAME", OPTION_CHOICE, &words->arithmetic, .choices = arithmetics,
-          .help = "exact: sums round once, when they are finished, so that every layout has the same bits "
-                  "(docs/checking/exact.md); default: ordinary" },
+        { "--arithmetic", "NAME", OPTION_CHOICE, &words->arithmetic, .choices = exact_rule_names,
+          .help = "exact: sums round once, when they are finished, so that every layout has the same bits; exact2: "
+                  "with smaller errors (docs/checking/exact.md); default: ordinary" },
         { "--loss-scale", "S", OPTION_DOUBLE, &options->plan.loss_scale, .min = 0, .max = 0x1p127,
           .help = "fp16: initial loss scale, a power of two; default: 65536" },
         { "--dropout", "P", OPTION_DOUBLE, &words->dropout, .min = 0, .max = 0.999,

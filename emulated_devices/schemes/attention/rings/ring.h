@@ -15,6 +15,10 @@ enum error_code ring_attention_forward(struct attention_call *, struct error *);
 enum error_code ring_attention_backward_input(struct attention_call *, struct error *);
 void ring_attention_cost(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
 
+/* rsa.c with exact sums: rsa_exact.c. */
+enum error_code rsa_exact_forward(struct attention_call *, struct error *);
+enum error_code rsa_exact_backward_input(struct attention_call *, struct error *);
+
 void ring_zigzag_cut(struct intervals *, const struct context_parallel *, int member);
 
 /* Schemes that two_dimensional.c runs inside its exchange; attention_double_ring is no scheme by itself. */

@@ -24,6 +24,7 @@
  * Equals   reassociates: O and dQ are added in the order of blocks r, r-1, ..; dK and dV in the order of ranks.  The
  *          released code also divides dQ, dK and dV by P, but not the gradients beside attention: that is the gradient
  *          of no loss, and is not done here
+ * Exact    with exact sums rsa_exact.c runs: the same messages, no stored scores, and one all-reduce of EXACT sums
  *
  * Called by: model/run/run_attention.c.  Errors: ERR_MEMORY without room for scores or blocks, ERR_COMM of a failed
  * all-reduce; a failed ring message ends the job.
@@ -58,13 +59,15 @@ static int64_t column_of(const struct cp_pass *cp_pass, enum what what)
 static struct tensor rsa_kept(const struct context_parallel *cp, int slot, int64_t rows)
 {
     const enum dtype t = dtype_wide(cp->tp->device->dtype);
+    if (cp->tp->device->exact) return slot == 0 ? ring_attention_kept(cp, slot, rows) : tensor_1d(NULL, t, 0);
     /* Slot 0 keeps the probabilities [B H n, S]; slot 1 the log-sum-exp if scores are capped. */
     const int64_t scores = rows * cp->heads->queries.count;
     return slot == 0 ? tensor_2d(NULL, t, scores, cp->S)
                      : tensor_1d(NULL, t, cp->tp->config->score_cap > 0 ? scores : 0);
 }
 
-/* Enter P - 1 messages each for keys and values; backward also two all-reduces of B S K A wide numbers. */
+/* Enter P - 1 messages each for keys and values; backward also two all-reduces of B S K A wide numbers, or one of both
+ * as EXACT sums. */
 static void rsa_cost(struct forecast *forecast, const struct context_parallel *cp, enum tensor_pass pass, int64_t rows)
 {
     const int64_t B = context_sequences(cp, rows), width = width_of(cp);
@@ -76,10 +79,13 @@ static void rsa_cost(struct forecast *forecast, const struct context_parallel *c
         for (int step = 0; step < P - 1; step++)
             forecast_message(forecast, cp->group, right,
                              (uint64_t)(B * context_count(cp, cp_before(cp, step)) * width) * dtype_size(own));
-        if (pass == INPUT_PASS)
+        if (pass == INPUT_PASS && !cp->tp->device->exact)
             forecast_on(forecast, cp->group, ALLREDUCE, NULL,
                         (struct collective){ .count = B * cp->S * width, .dtype = dtype_wide(own), .reduction = SUM });
     }
+    if (pass == INPUT_PASS && cp->tp->device->exact)
+        forecast_on(forecast, cp->group, ALLREDUCE, NULL,
+                    (struct collective){ .count = 2 * B * cp->S * width, .dtype = EXACT, .reduction = SUM });
 }
 
 /* ---- what both passes need --------------------------------------------------------------------------------------- */
@@ -167,6 +173,7 @@ static enum error_code rsa_run_forward(struct rsa *rsa, struct error *err)
 static enum error_code rsa_forward(struct attention_call *call, struct error *err)
 {
     struct rsa s;
+    if (call->cp->tp->device->exact) return rsa_exact_forward(call, err);
     enum error_code e = rsa_begin(&s, call, FORWARD_PASS, err);
     if (e || s.pass.B == 0) return e;
     e = rsa_run_forward(&s, err);
@@ -243,6 +250,7 @@ static enum error_code run_backward(struct rsa *rsa, struct error *err)
 static enum error_code rsa_backward_input(struct attention_call *call, struct error *err)
 {
     struct rsa s;
+    if (call->cp->tp->device->exact) return rsa_exact_backward_input(call, err);
     enum error_code e = rsa_begin(&s, call, INPUT_PASS, err);
     if (e || s.pass.B == 0) return e;
     e = run_backward(&s, err);
@@ -265,7 +273,7 @@ const struct attention_scheme attention_scheme_rsa = {
               .source = "Sequence parallelism (ring self-attention), arXiv:2105.13120",
               .volume = "2 n K A (P-1) elements a layer forward, 6 n K A (P-1) backward, n = B S/P",
               .memory = "scores: H S numbers a token; gradients of all keys or values", .needs = "P <= S" },
-    .refuses = ring_attention_refuses, .cut = rsa_cut, .slots = 2, .kept = rsa_kept, .reads_input = true,
+    .exact = true, .refuses = ring_attention_refuses, .cut = rsa_cut, .slots = 2, .kept = rsa_kept, .reads_input = true,
         .forward = rsa_forward,
     .backward_input = rsa_backward_input, .cost = rsa_cost,
 };
