@@ -6,6 +6,7 @@
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
+#include "emulated_devices/run/saving.h"
 #include "emulated_devices/run/report/report_failures.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
@@ -45,6 +46,7 @@ struct train_options {
     struct elastic *elastic;            /* what it says (elastic/elastic.h); NULL: the mesh does not change; owned */
     int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
     bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */
+    bool save_async;                    /* --save-async: that checkpoint is written while training goes on */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
@@ -161,6 +163,7 @@ struct train_record {
     int64_t first_step, steps;          /* steps done before this run; steps that it has done */
     struct comparison comparison;       /* with the reference, or with a golden file */
     struct checkpoint_reading reading;  /* of a resumed run, from a sharded checkpoint */
+    struct saves saves;                 /* of --save-async */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
     const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [classes] each of devices that do the same (folded) */

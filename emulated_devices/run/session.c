@@ -274,6 +274,16 @@ static enum error_code session_step_begins(void *context, struct trainer *traine
     return OK;
 }
 
+/* The update changes what --save-async copies. */
+static enum error_code session_gradients_reduced(void *context, struct trainer *trainer, struct training_step *step,
+                                                 struct error *err)
+{
+    struct session_watch *const watch = context;
+    (void)trainer, (void)step, (void)err;
+    saving_before_update(watch->session);
+    return OK;
+}
+
 /* A comparison calls the backend, too: then calls are not counted. */
 static enum error_code session_weights_stepped(void *context, struct trainer *trainer, struct training_step *step,
                                                struct error *err)
@@ -360,8 +370,8 @@ static enum error_code session_train(struct session *session, const struct train
                                      &session->record.encoders, true };
     struct training_observer observers[3] = {
         { .context = &watch, .ends = session_ends,
-          .at = { [STEP_BEGINS] = session_step_begins, [WEIGHTS_STEPPED] = session_weights_stepped,
-                  [STEP_ENDED] = session_step_ended } },
+          .at = { [STEP_BEGINS] = session_step_begins, [GRADIENTS_REDUCED] = session_gradients_reduced,
+                  [WEIGHTS_STEPPED] = session_weights_stepped, [STEP_ENDED] = session_step_ended } },
     };
     int count = 1;
     if (session->options->paranoid) observers[count++] = replicas_observer(&session->record.copies);
@@ -378,9 +388,11 @@ static enum error_code train_steps(struct session *session, const struct train_d
     e = comm_agree(session->trainer.comm, e, err);
     stopping_listen();
     if (!e) e = session_train(session, data, err);
+    if (!e) e = fail_about(err, saving_look(session, true, err), "--save");
     session->record.stopped = session->stopped;
     end_trace(session, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
+    if (!e && phase_ends_early(session->phase) && session->speaks) report_saves(&session->record);
     /* The steps of every mesh are checked; the run is judged at its end. */
     if (!e && phase_ends_early(session->phase) && !session->stopped && !session->divergence.what)
         return comm_agree(session->trainer.comm, session->speaks ? session_verdict(session, err) : OK, err);
@@ -439,6 +451,7 @@ enum error_code session_on_device(struct comm *comm, const struct train_options 
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
     if (!e && phase) e = phase_take(phase, &r.trainer, &r.record, r.stopped != 0 || r.divergence.what != NULL, err);
+    saving_close(&r);
     live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);

@@ -7,6 +7,7 @@
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/run/live.h"
+#include "emulated_devices/run/saving.h"
 
 struct phase;
 
@@ -31,6 +32,7 @@ struct session {
     bool checking, speaks;              /* every step is compared with the reference; this is rank 0 */
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */
     int64_t saved;                      /* the step of the last checkpoint; -1: none */
+    struct saving saving;               /* of --save-async */
     struct divergence divergence;       /* the same on every device */
 };
 

@@ -100,6 +100,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--sharded", NULL, OPTION_SWITCH, &options->sharded,
           .help = "with --save: every device writes its own part of the weights and states into a file of its own, "
                   "which any mesh can read (docs/using/jobs.md)" },
+        { "--save-async", NULL, OPTION_SWITCH, &options->save_async,
+          .help = "with --sharded and --save-every: copy the state while the next step's passes run, and write it "
+                  "while training goes on; a checkpoint counts when all devices have written (docs/using/jobs.md)" },
         { "--save-every", "N", OPTION_INT, &options->save_every, .min = 1, .max = 1e9,
           .help = "write a checkpoint every N steps, too: DIR/step-00000050 and so on" },
         { "--keep", "K", OPTION_INT, &options->keep, .min = 1, .max = 1e9,
