@@ -56,6 +56,13 @@ enum error_code session_save(struct session *session, const struct train_data *d
 
 static bool is_due(int64_t step, int every) { return every > 0 && step % every == 0; }
 
+enum error_code between_save_begins(struct session *session, const struct train_data *data, struct error *err)
+{
+    const struct train_options *o = session->options;
+    const bool due = o->save_async && is_due(session->trainer.step, o->save_every);
+    return due ? fail_about(err, save_next(session, data, true, err), "--save") : OK;
+}
+
 /* The signal that has asked any device; one and the same number on all.  Codes of errors are what devices agree on. */
 static int asked_somewhere(struct session *session)
 {

@@ -43,7 +43,8 @@ struct train_options {
     int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
     const char *elastic_file;           /* of --elastic; NULL: not given */
-    struct elastic *elastic;            /* what it says (elastic/elastic.h); NULL: the mesh does not change; owned */
+    const char *lose;                   /* of --lose; NULL: not given */
+    struct elastic *elastic;            /* what both say (elastic/elastic.h); NULL: the mesh does not change; owned */
     int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
     bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */
     bool save_async;                    /* --save-async: that checkpoint is written while training goes on */

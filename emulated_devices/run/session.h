@@ -44,6 +44,9 @@ struct session {
  */
 enum error_code between_steps(struct session *session, const struct train_data *, int64_t i, struct error *);
 
+/** Begin the checkpoint that is due after this step, if it is one of --save-async.  Collective over all devices. */
+enum error_code between_save_begins(struct session *session, const struct train_data *, struct error *);
+
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
 enum error_code session_save(struct session *session, const struct train_data *, struct error *);
 

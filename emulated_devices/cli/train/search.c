@@ -19,7 +19,7 @@ const char *const search_without[] = {
     "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
     "--backend", "--direct",
     "--wait-limit", "--threads",
-    "--save", "--sharded", "--save-async", "--elastic", "--save-every", "--keep",
+    "--save", "--sharded", "--save-async", "--lose", "--elastic", "--save-every", "--keep",
     "--log", "--log-every", "--tensorboard",
     "--eval-every", "--owners-out",
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",

@@ -87,7 +87,7 @@ static enum error_code open_mesh(struct job_chain *chain, struct error *err)
     const struct batch_source source = { .fill = chain_fill, .context = &chain->plan };
     enum error_code e = OK;
     if (mesh_has(&chain->plan.mesh, chain->comm.rank)) {
-        e = comm_part(&chain->part, &chain->comm, chain->plan.mesh.devices, err);
+        e = comm_part(&chain->part, &chain->comm, chain->plan.mesh.devices, NULL, err);
         if (!e && (e = trainer_open(&chain->trainer, &chain->plan, &chain->part, source, err)) != OK)
             comm_part_close(&chain->part, &chain->comm);
         chain->here = !e;
