@@ -103,7 +103,7 @@ static inline int comm_process(const struct comm *comm, int rank)
 }
 
 /**
- * The first devices of a comm, or those of a list, as a comm of their own: the others take no part in what happens on it, and may wait for
+ * The first devices of a comm, or listed ones, as a comm of their own: the others take no part in it, and may wait for
  * its end on the whole one.  Its counters begin at 0; its messages and those of the whole comm never mix.
  * Local: no message is sent.  All of these devices call it, and nothing is sent on the whole comm until it is closed.
  * @param devices  how many; this device is one of them.

@@ -197,7 +197,8 @@ int transport_start(struct exchange *exchange, int peer, void *data, uint64_t by
     struct comm *c = exchange->group->comm;
     struct transport *t = c->transport;
     const bool sending = side == SENDS;
-    const int i = slot_take(t, bytes, is_near(&t->near, comm_process(exchange->group->comm, exchange->group->member[peer])));
+    const int rank = comm_process(exchange->group->comm, exchange->group->member[peer]);
+    const int i = slot_take(t, bytes, is_near(&t->near, rank));
     if (i < 0) return -1;
     struct slot *s = &t->slot[i];
 

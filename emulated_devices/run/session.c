@@ -265,7 +265,10 @@ struct session_watch {
     struct backend_calls before;        /* calls of the backend before the step */
 };
 
-static struct losing *losing_of(const struct session *session) { return session->phase ? session->phase->losing : NULL; }
+static struct losing *losing_of(const struct session *session)
+{
+    return session->phase ? session->phase->losing : NULL;
+}
 
 static enum error_code session_step_begins(void *context, struct trainer *trainer, struct training_step *step,
                                            struct error *err)

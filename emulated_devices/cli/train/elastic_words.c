@@ -328,7 +328,7 @@ static enum error_code add_losses(struct train_options *options, const struct ru
     return OK;
 }
 
-/* ---- all ---------------------------------------------------------------------------------------------------------- */
+/* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static enum error_code elastic_read_lines(struct train_options *options, const struct run_kind *kind, char *text,
                                           struct lose_words *lost, int started, struct error *err)

@@ -59,8 +59,8 @@ struct collection {
     struct trainer *trainer;            /* the caller's: a trainer or an outline, on any device */
     enum collection_use use;            /* for whom its tensors are */
     const struct losses *losses;        /* devices that are lost, and who keeps copies; NULL: none is lost */
-    const int *place;                   /* [devices of the job] the rank in the plan of each, -1: it has none; NULL: device
-                                         * n has rank n */
+    const int *place;                   /* [devices of the job] the rank in the plan of each, -1: it has none; NULL:
+                                         * device n has rank n */
     int count;                          /* tensors */
     struct named_tensor *tensor;        /* [count], weights first */
 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static uint64_t bytes_of(const struct collection *collection, int tensor, const struct boxes *boxes)
+static uint64_t boxes_bytes(const struct collection *collection, int tensor, const struct boxes *boxes)
 {
     return (uint64_t)boxes_total(boxes, collection->tensor[tensor].ndim) * collection_size(collection, tensor);
 }
@@ -19,7 +19,7 @@ enum error_code snapshot_bytes(const struct collection *collection, int device, 
         struct boxes has = { 0 }, only = { 0 };
         e = collection_has(collection, t, device, &has, err);
         if (!e) e = collection_only(collection, t, rank, &only, err);
-        if (!e) *copied += bytes_of(collection, t, &has), *sent += bytes_of(collection, t, &only);
+        if (!e) *copied += boxes_bytes(collection, t, &has), *sent += boxes_bytes(collection, t, &only);
         boxes_free(&has), boxes_free(&only);
     }
     return e;
@@ -36,7 +36,7 @@ static enum error_code open_only(struct carried *carried, const struct collectio
     for (int t = 0; t < carried->count && !e; t++) {
         e = collection_only(collection, t, rank, &carried->boxes[t], err);
         if (e) continue;
-        carried->data[t] = calloc(bytes_of(collection, t, &carried->boxes[t]) + 1, 1);
+        carried->data[t] = calloc(boxes_bytes(collection, t, &carried->boxes[t]) + 1, 1);
         if (carried->data[t] == NULL) e = fail(err, ERR_MEMORY, "no memory for a snapshot");
     }
     return e;
@@ -45,7 +45,7 @@ static enum error_code open_only(struct carried *carried, const struct collectio
 static uint64_t carried_bytes(const struct carried *carried, const struct collection *collection)
 {
     uint64_t bytes = 0;
-    for (int t = 0; t < carried->count; t++) bytes += bytes_of(collection, t, &carried->boxes[t]);
+    for (int t = 0; t < carried->count; t++) bytes += boxes_bytes(collection, t, &carried->boxes[t]);
     return bytes;
 }
 
@@ -54,7 +54,7 @@ static uint64_t pack_all(const struct carried *carried, const struct collection 
 {
     char *at = message;
     for (int t = 0; t < carried->count; t++) {
-        const uint64_t bytes = bytes_of(collection, t, &carried->boxes[t]);
+        const uint64_t bytes = boxes_bytes(collection, t, &carried->boxes[t]);
         if (out) memcpy(at, carried->data[t], bytes);
         else memcpy(carried->data[t], at, bytes);
         at += bytes;
@@ -62,7 +62,7 @@ static uint64_t pack_all(const struct carried *carried, const struct collection 
     return (uint64_t)(at - message);
 }
 
-/* Of the copy, what only this device has. */
+/* Take out of the copy what only this device has. */
 static void pick_only(const struct snapshot *snapshot, const struct collection *collection, struct carried *only)
 {
     for (int t = 0; t < only->count; t++)
@@ -129,8 +129,8 @@ enum error_code snapshot_give(struct snapshot *snapshot, const struct collection
         keeps = keeps || (rank >= 0 && gone >= 0 && collection_keeper(collection, gone) == rank);
     }
     for (int t = 0; t < gives->count && keeps; t++) {
-        const uint64_t own = bytes_of(collection, t, &gives->boxes[t]),
-            more = bytes_of(collection, t, &snapshot->ward.boxes[t]);
+        const uint64_t own = boxes_bytes(collection, t, &gives->boxes[t]),
+            more = boxes_bytes(collection, t, &snapshot->ward.boxes[t]);
         char *const both = realloc(gives->data[t], own + more + 1);
         if (both == NULL) return fail(err, ERR_MEMORY, "no memory for what a neighbour had");
         gives->data[t] = both;
@@ -146,7 +146,7 @@ static void poison_carried(struct carried *carried, const struct collection *col
 {
     /* With every bit set it is no number in any format. */
     for (int t = 0; t < carried->count; t++)
-        memset(carried->data[t], 0xff, bytes_of(collection, t, &carried->boxes[t]));
+        memset(carried->data[t], 0xff, boxes_bytes(collection, t, &carried->boxes[t]));
 }
 
 void snapshot_poison(struct snapshot *snapshot, const struct collection *collection)

@@ -87,21 +87,23 @@ static struct train_options options_of_phase(const struct train_options *run, in
 }
 
 /* The snapshots of a phase, if the run takes them. */
-static void begin_losing(struct losing *losing, struct elastic *elastic, int number, const struct collection *collection)
+static void begin_losing(struct losing *losing, struct elastic *elastic, int number,
+                         const struct collection *collection)
 {
     static struct loss none;
     const struct elastic_change *const before = number > 0 ? &elastic->change[number - 1] : NULL;
     struct elastic_change *const after = number < elastic->count ? &elastic->change[number] : NULL;
-    *losing = (struct losing){ .loss = after ? &after->loss : &none, .collection = collection, .snapshot = { .step = -1 },
+    *losing = (struct losing){ .loss = after ? &after->loss : &none, .collection = collection,
+                               .snapshot = { .step = -1 },
                                .index = after ? after->step - (before ? before->step : 0) : -1 };
 }
 
 static void say_snapshots(FILE *out, const struct losing *losing)
 {
     if (losing->taken == 0) return;
-    say(out, 8, "snapshots of %lld step%s: %s of a device copied, %s of them to its keeper, as foreseen on every device; "
-        "held %s at most", (long long)losing->taken, plural(losing->taken), size_format(losing->most_copied).text,
-        size_format(losing->most_sent).text, time_format((double)losing->held / PICOSECONDS).text);
+    say(out, 8, "snapshots of %lld step%s: %s of a device copied, %s of them to its keeper, as foreseen on every "
+        "device; held %s at most", (long long)losing->taken, plural(losing->taken),
+        size_format(losing->most_copied).text, size_format(losing->most_sent).text, time_format((double)losing->held / PICOSECONDS).text);
 }
 
 /* Devices of the mesh train; the others only learn how that ended. */
@@ -154,7 +156,7 @@ static int count_messages(const struct moves *moves, const struct collection *to
     return n;
 }
 
-static double seconds_of(picoseconds time) { return (double)time / PICOSECONDS; }
+static double elastic_seconds(picoseconds time) { return (double)time / PICOSECONDS; }
 
 /* A device is lost: what the others do about that, and how long each part takes. */
 static void say_lost(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
@@ -165,14 +167,14 @@ static void say_lost(FILE *out, const struct elastic_change *change, int64_t ste
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%d", i ? ", " : "", l->devices.device[i]);
     say(out, 8, "lost    device%s %s in step %lld, %s: %s of the step are lost; noticed %s later, agreed on in %s",
         plural(l->devices.count), names, (long long)step, lose_moment_says[l->moment],
-        time_format(seconds_of(l->done)).text, time_format(seconds_of(l->noticed)).text,
-        time_format(seconds_of(l->agreed)).text);
-    say(out, 8, "        %s becomes %s, and step %lld is done again; %s moved in %d boxes and %d message%s, the fewest bytes "
-        "there can be, of them %s that only keepers had; %s stayed; virtual %s; recovered in %s",
+        time_format(elastic_seconds(l->done)).text, time_format(elastic_seconds(l->noticed)).text,
+        time_format(elastic_seconds(l->agreed)).text);
+    say(out, 8, "        %s becomes %s, and step %lld is done again; %s moved in %d boxes and %d message%s, the fewest "
+        "bytes there can be, of them %s that only keepers had; %s stayed; virtual %s; recovered in %s",
         mesh_words(before, old, sizeof old), mesh_words(&change->options->plan, new, sizeof new), (long long)step,
         size_format(change->moved).text, change->boxes, change->messages, plural(change->messages),
-        size_format(l->restored).text, size_format(change->stays).text, time_format(seconds_of(change->time)).text,
-        time_format(seconds_of(l->done + l->noticed + l->agreed + change->time)).text);
+        size_format(l->restored).text, size_format(change->stays).text, time_format(elastic_seconds(change->time)).text,
+        time_format(elastic_seconds(l->done + l->noticed + l->agreed + change->time)).text);
     fflush(out);
 }
 

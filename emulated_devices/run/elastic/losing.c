@@ -36,7 +36,8 @@ static enum error_code take(struct losing *losing, struct trainer *trainer, stru
     struct snapshot *const s = &losing->snapshot;
     uint64_t copied = 0, sent = 0;
     enum error_code e = snapshot_take(s, losing->collection, trainer, err);
-    if (!e) e = snapshot_bytes(losing->collection, comm_process(trainer->comm, trainer->comm->rank), &copied, &sent, err);
+    if (!e)
+        e = snapshot_bytes(losing->collection, comm_process(trainer->comm, trainer->comm->rank), &copied, &sent, err);
     if (!e && (copied != s->copied || sent != s->sent))
         e = fail(err, ERR_CHECK, "a snapshot has copied %llu and sent %llu bytes, not %llu and %llu",
                  (unsigned long long)s->copied, (unsigned long long)s->sent, (unsigned long long)copied,

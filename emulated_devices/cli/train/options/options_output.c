@@ -98,9 +98,9 @@ void output_options(struct option_list *to, struct train_options *options, struc
                   "4 --dp 4; devices leave and join, and the state moves to them (docs/using/jobs.md); default: the "
                   "mesh stays" },
         { "--lose", "LIST", OPTION_STRING, &options->lose,
-          .help = "lose devices in the middle of steps, STEP:DEVICE[:MOMENT] with commas between, such as 7:3:backward: "
-                  "the others finish the step without it, from snapshots on neighbours; moments: forward, backward, "
-                  "reduction, update, gather, save; default: forward (docs/using/jobs.md)" },
+          .help = "lose devices in the middle of steps, STEP:DEVICE[:MOMENT] with commas between, such as "
+                  "7:3:backward: the others finish the step without it, from snapshots on neighbours; moments: "
+                  "forward, backward, reduction, update, gather, save; default: forward (docs/using/jobs.md)" },
         { "--sharded", NULL, OPTION_SWITCH, &options->sharded,
           .help = "with --save: every device writes its own part of the weights and states into a file of its own, "
                   "which any mesh can read (docs/using/jobs.md)" },
