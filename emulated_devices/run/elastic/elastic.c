@@ -103,7 +103,8 @@ static void say_snapshots(FILE *out, const struct losing *losing)
     if (losing->taken == 0) return;
     say(out, 8, "snapshots of %lld step%s: %s of a device copied, %s of them to its keeper, as foreseen on every "
         "device; held %s at most", (long long)losing->taken, plural(losing->taken),
-        size_format(losing->most_copied).text, size_format(losing->most_sent).text, time_format((double)losing->held / PICOSECONDS).text);
+        size_format(losing->most_copied).text, size_format(losing->most_sent).text,
+        time_format((double)losing->held / PICOSECONDS).text);
 }
 
 /* Devices of the mesh train; the others only learn how that ended. */
