@@ -116,7 +116,7 @@ test_killed_alone() {
 test_slow_disk() {
     local words folder
     make_text
-    words="train --model tiny --data $text $small --dp 2 --zero 1 --steps 5 --save slow --sharded --save-every 2 --save-async"
+    words="train --model tiny --data $text $small --dp 2 --zero 1 --steps 70 --save slow --sharded --save-every 30 --save-async"
     "${MPIEXEC:-mpiexec}" -n 1 "$program" $words : -n 1 env ORRERY_DISK_DELAY=1 "$program" $words </dev/null >out 2>err ||
         complain "it failed: $(cat err)"
     for folder in slow/*; do
