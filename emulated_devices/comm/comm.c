@@ -235,10 +235,12 @@ enum error_code comm_alone(struct comm *comm, struct device *device, struct erro
 
 /* Pairs of devices count the groups that they have made together, so a device that makes no group on the part counts
  * none with those that do, and the list goes on for both comms. */
-enum error_code comm_part(struct comm *part, struct comm *whole, int devices, struct error *err)
+enum error_code comm_part(struct comm *part, struct comm *whole, int devices, const int *process, struct error *err)
 {
     *part = *whole;
-    part->size = devices;
+    part->size = devices, part->process = process;
+    for (int r = 0; r < devices && process; r++)
+        if (process[r] == whole->rank) part->rank = r;
     part->counted = part->expected = (struct ledger){ 0 };
     part->everyone = calloc(1, sizeof *part->everyone);
     if (part->everyone == NULL) return fail(err, ERR_MEMORY, "no memory for a group of %d devices", devices);

@@ -43,6 +43,8 @@ enum { WAIT_LIMIT = 120 };              /* seconds, unless the environment says 
 struct comm {
     struct device *device;                      /* whose clock the messages move */
     int rank, size;                             /* this device's world rank; number of devices */
+    const int *process;                         /* [size] of a part of a job: the rank in the whole job of each device;
+                                                   NULL: the same */
     int cores;                                  /* of this process for itself (sharing.h), the same on every device */
     uint32_t *contexts;                         /* [size] groups made so far together with each device */
     struct ledger counted;                      /* every message and addition so far */
@@ -94,14 +96,21 @@ void comm_outline_close(struct comm *);
 enum error_code comm_alone(struct comm *, struct device *, struct error *);
 void comm_alone_close(struct comm *);
 
+/** The rank in the whole job, which carriers and links go by, of a device of this comm. */
+static inline int comm_process(const struct comm *comm, int rank)
+{
+    return comm->process ? comm->process[rank] : rank;
+}
+
 /**
- * The first devices of a comm as a comm of their own: the others take no part in what happens on it, and may wait for
+ * The first devices of a comm, or listed ones, as a comm of their own: the others take no part in it, and may wait for
  * its end on the whole one.  Its counters begin at 0; its messages and those of the whole comm never mix.
  * Local: no message is sent.  All of these devices call it, and nothing is sent on the whole comm until it is closed.
  * @param devices  how many; this device is one of them.
+ * @param process  [devices] which, in the order of their ranks in the part, or NULL: the first; outlives the part.
  * @return OK, or ERR_MEMORY with nothing to close.
  */
-enum error_code comm_part(struct comm *part, struct comm *whole, int devices, struct error *);
+enum error_code comm_part(struct comm *part, struct comm *whole, int devices, const int *process, struct error *);
 void comm_part_close(struct comm *part, struct comm *whole);
 
 /** End the whole job at once, from one device, when agreement is impossible.  Does not return. */

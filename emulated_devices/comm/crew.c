@@ -372,8 +372,8 @@ static bool post(struct comm *comm, struct parcel *parcel, struct key key)
 static struct key crew_key_of(const struct comm *comm, const struct exchange *exchange, int peer, bool sending)
 {
     const struct crew *crew = comm->post->crew;
-    const int other = exchange->group->member[peer];
-    int from = sending ? comm->rank : other, to = sending ? other : comm->rank;
+    const int other = comm_process(comm, exchange->group->member[peer]), own = comm_process(comm, comm->rank);
+    int from = sending ? own : other, to = sending ? other : own;
     /* The device that stands for the sender has sent to this one's image, moved by the same steps. */
     if (!sending && crew->folds) {
         to = folding_move(&crew->folding, to, from);
@@ -411,10 +411,11 @@ static bool is_done(const struct parcel *parcel)
 static void wait_for_the_other(struct comm *comm, const struct parcel *parcel)
 {
     struct crew *crew = comm->post->crew;
-    struct life *own = life_of(crew, comm->rank);
+    const int self = comm_process(comm, comm->rank);
+    struct life *own = life_of(crew, self);
     own->waits_over = &parcel->delivery.exchange, own->sends = parcel->delivery.sending;
-    own->waits_for = parcel->delivery.exchange.group->member[parcel->delivery.peer];
-    parcel->mail->waits = comm->rank;
+    own->waits_for = comm_process(comm, parcel->delivery.exchange.group->member[parcel->delivery.peer]);
+    parcel->mail->waits = self;
     go_on(crew, &own->fiber, false);
     own->waits_over = NULL;
 }

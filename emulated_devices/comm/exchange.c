@@ -22,13 +22,18 @@ static struct traffic *counted(const struct exchange *exchange)
     return &exchange->group->comm->counted.of[exchange->group->kind].of[exchange->operation];
 }
 
+static int process_of(const struct exchange *exchange, int peer)
+{
+    return comm_process(exchange->group->comm, exchange->group->member[peer]);
+}
+
 _Static_assert((int)TRAFFIC_KIND_COUNT <= (int)TRACE_KINDS, "a trace names the scheme of every kind");
 
 /* Name the message for the trace; `serial` is N for the Nth message of its sender, at both ends. */
 static void exchange_announce(const struct exchange *exchange, int peer, uint64_t bytes, int sender, uint32_t serial)
 {
     char axes[64], name[TRACE_NAME];
-    const int number = exchange->group->member[peer];
+    const int number = process_of(exchange, peer);
     snprintf(name, sizeof name, "%s over %s", operation_name(exchange->operation),
              axes_describe(exchange->group->axes, axes, sizeof axes));
     struct trace *t = exchange->group->comm->device->clock.trace;
@@ -65,9 +70,10 @@ struct message message_send(struct exchange *exchange, int peer, const void *dat
     t->messages_sent++;
     t->bytes_sent += bytes;
     if (exchange->operation != CONTROL) {
-        if (clock->trace != NULL) exchange_announce(exchange, peer, bytes, c->rank, clock->sent);
+        if (clock->trace != NULL) exchange_announce(exchange, peer, bytes, comm_process(c, c->rank),
+                                                    clock->sent);
         clock->label = (uint8_t)exchange->group->kind;
-        p = clock_send(clock, c->rank, exchange->group->member[peer], bytes);
+        p = clock_send(clock, comm_process(c, c->rank), process_of(exchange, peer), bytes);
         t->level[p.level].messages++;
         t->level[p.level].bytes += bytes;
     }
@@ -89,7 +95,7 @@ static struct message exchange_receive(struct exchange *exchange, int peer, void
     t->bytes_received += bytes;
     if (exchange->operation != CONTROL) {
         c->device->clock.label = (uint8_t)exchange->group->kind;
-        p = clock_post(&c->device->clock, exchange->group->member[peer], c->rank, bytes);
+        p = clock_post(&c->device->clock, process_of(exchange, peer), comm_process(c, c->rank), bytes);
     }
     const struct message m = { c->carrier->start(exchange, peer, data, bytes, &p, side) };
     watch_begin(c, m.slot, exchange, peer, data, bytes, false);
@@ -129,7 +135,7 @@ static void arrived(struct comm *comm, const struct delivery *delivery)
     struct clock *clock = &comm->device->clock;
     const struct passage *p = &delivery->passage;
     if (clock->trace != NULL) exchange_announce(&delivery->exchange, delivery->peer, p->bytes,
-                                                delivery->exchange.group->member[delivery->peer], p->serial);
+                                                process_of(&delivery->exchange, delivery->peer), p->serial);
     clock_receive(clock, p);
     clock_made(clock, delivery->data, p->bytes);
     if (comm->listener != NULL) comm->listener->received(comm->listener->context, &delivery->exchange, delivery->peer,

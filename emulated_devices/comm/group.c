@@ -18,7 +18,7 @@ static enum error_code group_finish(struct group *group, struct comm *comm, int 
     for (int i = 0; i < size; i++) {
         if (member[i] == comm->rank) group->rank = i;
         /* Both ends count their common groups in the same order, so their numbers agree without a message. */
-        group->context[i] = comm->contexts[member[i]]++;
+        group->context[i] = comm->contexts[comm_process(comm, member[i])]++;
     }
     if (comm->carrier && comm->carrier->folds) group->folds = comm->carrier->folds(comm, member, size);
     return OK;
@@ -78,7 +78,8 @@ enum error_code group_world(struct group *group, struct comm *comm, struct error
 int group_level(const struct group *group, int member)
 {
     const struct cluster *c = &group->comm->device->clock.cluster;
-    return cluster_level(c, group->comm->rank, group->member[member]);
+    return cluster_level(c, comm_process(group->comm, group->comm->rank),
+                         comm_process(group->comm, group->member[member]));
 }
 
 void ledger_messages(struct ledger *ledger, const struct group *group, enum operation op, int peer, uint64_t bytes,

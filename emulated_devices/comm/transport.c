@@ -96,7 +96,7 @@ static void comm_transport_start(struct comm *comm, int slot)
         start_near(comm, slot);
         return;
     }
-    const int rank = s->exchange.group->member[s->peer];
+    const int rank = peer_of(s);
     /* Everything is started at once: answer, head and pieces of the body; waiting comes later. */
     const int answer = s->passage.rendezvous ? start_answer(t, s, rank) : MPI_SUCCESS;
     if (s->sending) start_send(t, s, rank);
@@ -197,7 +197,8 @@ int transport_start(struct exchange *exchange, int peer, void *data, uint64_t by
     struct comm *c = exchange->group->comm;
     struct transport *t = c->transport;
     const bool sending = side == SENDS;
-    const int i = slot_take(t, bytes, is_near(&t->near, exchange->group->member[peer]));
+    const int rank = comm_process(exchange->group->comm, exchange->group->member[peer]);
+    const int i = slot_take(t, bytes, is_near(&t->near, rank));
     if (i < 0) return -1;
     struct slot *s = &t->slot[i];
 
@@ -223,7 +224,10 @@ int transport_start(struct exchange *exchange, int peer, void *data, uint64_t by
 
 /* ---- what can be wrong with a message ---------------------------------------------------------------------------- */
 
-static int self_of(const struct slot *slot) { return slot->exchange.group->comm->rank; }
+static int self_of(const struct slot *slot)
+{
+    return comm_process(slot->exchange.group->comm, slot->exchange.group->comm->rank);
+}
 
 static enum error_code mpi_failed(const struct slot *slot, int rc, struct error *err)
 {

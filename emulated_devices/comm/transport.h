@@ -136,7 +136,10 @@ static inline bool has_body(const struct slot *slot) { return slot->bytes > (slo
 /** The memory from which the body is sent, or into which it is received. */
 static inline char *body_of(const struct slot *slot) { return slot->late ? slot->aside : slot->view; }
 
-static inline int peer_of(const struct slot *slot) { return slot->exchange.group->member[slot->peer]; }
+static inline int peer_of(const struct slot *slot)
+{
+    return comm_process(slot->exchange.group->comm, slot->exchange.group->member[slot->peer]);
+}
 
 /** The tag of a message and of its answer. */
 int slot_tag(const struct slot *);

@@ -151,6 +151,13 @@ void arena_poison(const struct arena *arena, void *data, uint64_t bytes)
     host_done(arena->device, view);
 }
 
+void arena_poison_all(const struct arena *arena)
+{
+    for (int i = 0; i < ARENA_LISTS; i++)
+        for (const struct arena_block *b = arena->held[i]; b != NULL; b = b->next)
+            if (!b->on_host) arena_poison(arena, b->data, b->bytes);
+}
+
 bool arena_is_poison(const struct arena *arena, const void *data, uint64_t bytes)
 {
     if (bytes == 0) return true;

@@ -92,6 +92,9 @@ const void *arena_look(const struct arena *, const void *, enum arena_tag *, uin
 /** Fill device or host memory with a pattern that is NaN as two floats and as one double. */
 void arena_poison(const struct arena *, void *, uint64_t bytes);
 
+/** Fill all memory in use with the pattern. */
+void arena_poison_all(const struct arena *);
+
 /** Whether memory has that pattern still. */
 bool arena_is_poison(const struct arena *, const void *, uint64_t bytes);
 

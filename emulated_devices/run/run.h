@@ -6,6 +6,7 @@
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
+#include "emulated_devices/run/saving.h"
 #include "emulated_devices/run/report/report_failures.h"
 #include "emulated_devices/model/charged.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
@@ -42,9 +43,11 @@ struct train_options {
     int live;                           /* the port of --live; LIVE_OFF: not given */
     int log_every, eval_every, save_every;      /* steps; 0: never */
     const char *elastic_file;           /* of --elastic; NULL: not given */
-    struct elastic *elastic;            /* what it says (elastic/elastic.h); NULL: the mesh does not change; owned */
+    const char *lose;                   /* of --lose; NULL: not given */
+    struct elastic *elastic;            /* what both say (elastic/elastic.h); NULL: the mesh does not change; owned */
     int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
     bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */
+    bool save_async;                    /* --save-async: that checkpoint is written while training goes on */
     int keep;                           /* checkpoints of --save-every; 0: all */
     char resumed[4096];                 /* the checkpoint that --resume has found, where it is not the word itself */
     struct batch_plan batches;          /* of --batches; its sequences are NULL without */
@@ -161,6 +164,7 @@ struct train_record {
     int64_t first_step, steps;          /* steps done before this run; steps that it has done */
     struct comparison comparison;       /* with the reference, or with a golden file */
     struct checkpoint_reading reading;  /* of a resumed run, from a sharded checkpoint */
+    struct saves saves;                 /* of --save-async */
     const char *overridden;             /* differences from the resumed run, as text; empty: none */
     const char *truth;                  /* what it was compared with, as text */
     struct device_report *device;       /* [classes] each of devices that do the same (folded) */

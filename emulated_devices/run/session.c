@@ -265,13 +265,26 @@ struct session_watch {
     struct backend_calls before;        /* calls of the backend before the step */
 };
 
+static struct losing *losing_of(const struct session *session)
+{
+    return session->phase ? session->phase->losing : NULL;
+}
+
 static enum error_code session_step_begins(void *context, struct trainer *trainer, struct training_step *step,
                                            struct error *err)
 {
     struct session_watch *const watch = context;
-    (void)trainer, (void)step, (void)err;
     watch->before = calls_so_far(watch->session);
-    return OK;
+    return losing_at(losing_of(watch->session), STEP_BEGINS, trainer, step, err);
+}
+
+/* The update changes what --save-async copies. */
+static enum error_code session_gradients_reduced(void *context, struct trainer *trainer, struct training_step *step,
+                                                 struct error *err)
+{
+    struct session_watch *const watch = context;
+    saving_before_update(watch->session);
+    return losing_at(losing_of(watch->session), GRADIENTS_REDUCED, trainer, step, err);
 }
 
 /* A comparison calls the backend, too: then calls are not counted. */
@@ -280,9 +293,8 @@ static enum error_code session_weights_stepped(void *context, struct trainer *tr
 {
     struct session_watch *const watch = context;
     struct session *const r = watch->session;
-    (void)trainer, (void)step, (void)err;
     if (r->speaks && !r->checking) r->record.calls = calls_since(r, watch->before);
-    return OK;
+    return losing_at(losing_of(r), WEIGHTS_STEPPED, trainer, step, err);
 }
 
 /* Note the end of a step, and make this device's part of the film after the last of its steps; with --live after each
@@ -330,6 +342,11 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
     struct session_watch *const watch = context;
     struct session *const r = watch->session;
     const int64_t i = step->index;
+    /* A device that is lost while a checkpoint is saved leaves a save that never counts, and a step to do again. */
+    if (losing_is_due(losing_of(r), step)) {
+        enum error_code e = between_save_begins(r, watch->data, err);
+        return e ? e : losing_at(losing_of(r), STEP_ENDED, trainer, step, err);
+    }
     step_diverges(trainer->plan.optimizer, trainer->step, &step->result, &r->divergence);
     r->record.processor[i] = step->processor;
     if (r->speaks) {
@@ -360,8 +377,8 @@ static enum error_code session_train(struct session *session, const struct train
                                      &session->record.encoders, true };
     struct training_observer observers[3] = {
         { .context = &watch, .ends = session_ends,
-          .at = { [STEP_BEGINS] = session_step_begins, [WEIGHTS_STEPPED] = session_weights_stepped,
-                  [STEP_ENDED] = session_step_ended } },
+          .at = { [STEP_BEGINS] = session_step_begins, [GRADIENTS_REDUCED] = session_gradients_reduced,
+                  [WEIGHTS_STEPPED] = session_weights_stepped, [STEP_ENDED] = session_step_ended } },
     };
     int count = 1;
     if (session->options->paranoid) observers[count++] = replicas_observer(&session->record.copies);
@@ -378,9 +395,13 @@ static enum error_code train_steps(struct session *session, const struct train_d
     e = comm_agree(session->trainer.comm, e, err);
     stopping_listen();
     if (!e) e = session_train(session, data, err);
+    if (!e && phase_has_lost(session->phase)) return losing_gather(session->phase->losing, session->trainer.comm, err);
+    if (!e) e = fail_about(err, saving_look(session, true, err), "--save");
+    if (!e && losing_of(session)) e = losing_gather(losing_of(session), session->trainer.comm, err);
     session->record.stopped = session->stopped;
     end_trace(session, INT64_MAX);
     if (e == OK || e == ERR_MEMORY) e = collect_record(session, e, err);
+    if (!e && phase_ends_early(session->phase) && session->speaks) report_saves(&session->record);
     /* The steps of every mesh are checked; the run is judged at its end. */
     if (!e && phase_ends_early(session->phase) && !session->stopped && !session->divergence.what)
         return comm_agree(session->trainer.comm, session->speaks ? session_verdict(session, err) : OK, err);
@@ -439,6 +460,7 @@ enum error_code session_on_device(struct comm *comm, const struct train_options 
     if (!e) e = train_steps(&r, data, err);
     if (!e && r.stopped) *status = 128 + r.stopped;
     if (!e && phase) e = phase_take(phase, &r.trainer, &r.record, r.stopped != 0 || r.divergence.what != NULL, err);
+    saving_close(&r);
     live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);

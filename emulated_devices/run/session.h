@@ -7,6 +7,7 @@
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/run/live.h"
+#include "emulated_devices/run/saving.h"
 
 struct phase;
 
@@ -31,6 +32,7 @@ struct session {
     bool checking, speaks;              /* every step is compared with the reference; this is rank 0 */
     int stopped;                        /* the signal that ends the run; 0: none; the same on every device */
     int64_t saved;                      /* the step of the last checkpoint; -1: none */
+    struct saving saving;               /* of --save-async */
     struct divergence divergence;       /* the same on every device */
 };
 
@@ -41,6 +43,9 @@ struct session {
  * @param i  the step's number in this run, from 0.
  */
 enum error_code between_steps(struct session *session, const struct train_data *, int64_t i, struct error *);
+
+/** Begin the checkpoint that is due after this step, if it is one of --save-async.  Collective over all devices. */
+enum error_code between_save_begins(struct session *session, const struct train_data *, struct error *);
 
 /** Save the checkpoint of --save, after the last step.  Collective over all devices. */
 enum error_code session_save(struct session *session, const struct train_data *, struct error *);

@@ -29,26 +29,27 @@
     F(backend, reduce_all) F(backend, divide) F(backend, add_squares) F(backend, quantise) F(backend, dequantise)      \
     F(backend, draw) F(backend, move_along) F(backend, step_along) F(backend, optimizer_step)                          \
     F(backend, outward_way) F(backend, outward_step) F(backend, galore_refresh) F(backend, galore_project)             \
-    F(backend, galore_parts_step) F(backend, products) F(comm, device) F(comm, rank) F(comm, size) F(comm, cores)      \
-    F(comm, contexts) F(comm, counted) F(comm, expected) F(comm, rehearsal) F(comm, carrier) F(comm, transport)        \
-    F(comm, post) F(comm, everyone) F(comm, watch) F(comm, failed) F(comm, checks_calls) F(comm, listener)             \
-    F(group, comm) F(group, size) F(group, rank) F(group, member) F(group, kind) F(group, axes) F(group, context)      \
-    F(group, exchanges) F(group, folds) F(group, turns) F(group, lists) F(group, call) F(exchange, group)              \
-    F(exchange, operation) F(exchange, number) F(exchange, named) F(exchange, call) F(interval, first)                 \
-    F(interval, count) F(intervals, count) F(intervals, room) F(intervals, at) F(nodes, member) F(nodes, slot)         \
-    F(nodes, devices) F(nodes, reduces) F(collective, in) F(collective, out) F(collective, count)                      \
-    F(collective, counts) F(collective, recvcounts) F(collective, placement) F(collective, dtype)                      \
-    F(collective, reduction) F(collective, root) F(collective, exclusive) F(collective, nodes)                         \
-    F(collective, segment) F(collective_cost, messages) F(collective_cost, bytes) F(collective_cost, additions)        \
-    F(collective_cost, steps) F(collective_cost, depth) F(collective_cost, met) F(collective_cost, path)               \
-    F(collective_cost, steps_inside) F(collective_cost, path_inside) F(algorithm, operation) F(algorithm, name)        \
-    F(algorithm, description) F(algorithm, needs) F(algorithm, source) F(algorithm, cost_formula)                      \
-    F(algorithm, order) F(algorithm, vectors) F(algorithm, by_nodes) F(algorithm, reads_in)                            \
-    F(algorithm, pipelined) F(algorithm, refuses) F(algorithm, turns) F(algorithm, run) F(algorithm, cost)             \
-    F(scheme, kind) F(scheme, equality) F(scheme, name) F(scheme, description) F(scheme, source) F(scheme, volume)     \
-    F(scheme, memory) F(scheme, needs) F(scheme, invariants) F(tensor_cut, rows) F(tensor_cut, columns)                \
-    F(weight_cut, out) F(weight_cut, in) F(weight_cut, sub) F(tensor_parallel, scheme) F(tensor_parallel, config)      \
-    F(tensor_parallel, device) F(tensor_parallel, group) F(tensor_parallel, allreduce) F(tensor_parallel, S)           \
+    F(backend, galore_parts_step) F(backend, products) F(comm, device) F(comm, rank) F(comm, size)                     \
+    F(comm, process) F(comm, cores) F(comm, contexts) F(comm, counted) F(comm, expected) F(comm, rehearsal)            \
+    F(comm, carrier) F(comm, transport) F(comm, post) F(comm, everyone) F(comm, watch) F(comm, failed)                 \
+    F(comm, checks_calls) F(comm, listener) F(group, comm) F(group, size) F(group, rank) F(group, member)              \
+    F(group, kind) F(group, axes) F(group, context) F(group, exchanges) F(group, folds) F(group, turns)                \
+    F(group, lists) F(group, call) F(exchange, group) F(exchange, operation) F(exchange, number)                       \
+    F(exchange, named) F(exchange, call) F(interval, first) F(interval, count) F(intervals, count)                     \
+    F(intervals, room) F(intervals, at) F(nodes, member) F(nodes, slot) F(nodes, devices) F(nodes, reduces)            \
+    F(collective, in) F(collective, out) F(collective, count) F(collective, counts) F(collective, recvcounts)          \
+    F(collective, placement) F(collective, dtype) F(collective, reduction) F(collective, root)                         \
+    F(collective, exclusive) F(collective, nodes) F(collective, segment) F(collective_cost, messages)                  \
+    F(collective_cost, bytes) F(collective_cost, additions) F(collective_cost, steps) F(collective_cost, depth)        \
+    F(collective_cost, met) F(collective_cost, path) F(collective_cost, steps_inside)                                  \
+    F(collective_cost, path_inside) F(algorithm, operation) F(algorithm, name) F(algorithm, description)               \
+    F(algorithm, needs) F(algorithm, source) F(algorithm, cost_formula) F(algorithm, order) F(algorithm, vectors)      \
+    F(algorithm, by_nodes) F(algorithm, reads_in) F(algorithm, pipelined) F(algorithm, refuses)                        \
+    F(algorithm, turns) F(algorithm, run) F(algorithm, cost) F(scheme, kind) F(scheme, equality) F(scheme, name)       \
+    F(scheme, description) F(scheme, source) F(scheme, volume) F(scheme, memory) F(scheme, needs)                      \
+    F(scheme, invariants) F(tensor_cut, rows) F(tensor_cut, columns) F(weight_cut, out) F(weight_cut, in)              \
+    F(weight_cut, sub) F(tensor_parallel, scheme) F(tensor_parallel, config) F(tensor_parallel, device)                \
+    F(tensor_parallel, group) F(tensor_parallel, allreduce) F(tensor_parallel, S)                                      \
     F(tensor_parallel, wide_gradients) F(tensor_parallel, devices) F(tensor_parallel, rank)                            \
     F(tensor_parallel, mesh) F(tensor_parallel, at) F(tensor_parallel, channels) F(tensor_parallel, heads)             \
     F(tensor_parallel, columns) F(tensor_parallel, shared) F(tensor_parallel, dense) F(tensor_parallel, tokens)        \

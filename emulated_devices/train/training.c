@@ -11,7 +11,7 @@ static enum error_code watchers_call(const struct watchers *watchers, enum momen
                                      struct training_step *step, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < watchers->count && !e; i++) {
+    for (int i = 0; i < watchers->count && !e && !step->stops; i++) {
         const struct training_observer *const one = &watchers->of[i];
         if (one->at[moment]) e = one->at[moment](one->context, trainer, step, err);
     }
@@ -42,15 +42,17 @@ enum error_code training_run(struct trainer *trainer, int64_t steps, const struc
     const struct watchers watchers = { observers, count };
     enum error_code e = OK;
     if (last) *last = (struct step_result){ 0 };
-    for (int64_t i = 0; i < steps && !e && !watchers_end(&watchers); i++) {
+    bool stops = false;
+    for (int64_t i = 0; i < steps && !e && !stops && !watchers_end(&watchers); i++) {
         struct training_step step = { .index = i };
         e = watchers_call(&watchers, STEP_BEGINS, trainer, &step, err);
         if (!e) e = training_measure(trainer_gradients, trainer, &step, err);
         if (!e) e = watchers_call(&watchers, GRADIENTS_REDUCED, trainer, &step, err);
-        if (!e) e = training_measure(trainer_update, trainer, &step, err);
+        if (!e && !step.stops) e = training_measure(trainer_update, trainer, &step, err);
         if (!e) e = watchers_call(&watchers, WEIGHTS_STEPPED, trainer, &step, err);
         if (!e) e = watchers_call(&watchers, STEP_ENDED, trainer, &step, err);
         if (last) *last = step.result;
+        stops = step.stops;
     }
     return e;
 }

@@ -19,6 +19,7 @@ enum moment { STEP_BEGINS, GRADIENTS_REDUCED, WEIGHTS_STEPPED, STEP_ENDED, MOMEN
 struct training_step {
     int64_t index;              /**< of this loop, from 0; trainer->step counts over resumed runs */
     struct step_result result;  /**< loss and norm from GRADIENTS_REDUCED on; the rest from WEIGHTS_STEPPED on */
+    bool stops;                 /**< an observer ends the loop here: nothing more of the step is done */
     double seconds, processor;  /**< of passes and optimizer, without observers: by the clock, and of all threads of
                                  *   this process; complete from WEIGHTS_STEPPED on */
 };

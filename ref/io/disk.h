@@ -2,9 +2,11 @@
  *
  *   ORRERY_DISK_FAULT=kill@N     the process is killed before its Nth such call (counted from 1)
  *   ORRERY_DISK_FAULT=torn@N     the process is killed during its Nth call: a write writes half of its bytes first
+ *   ORRERY_DISK_FAULT=settle@N   the process is killed before its Nth flush or renaming, other calls not counted
  *   ORRERY_DISK_FAULT=ENOSPC@N   the Nth call fails with this error; so do EIO, EACCES, EROFS and EDQUOT
+ *   ORRERY_DISK_DELAY=MS         every call takes so many milliseconds more
  *
- * If the variable is unset, they are the plain system calls.  Each process counts its own calls.  Results and errno are
+ * If a variable is unset, they are the plain system calls.  Each process counts its own calls.  Results and errno are
  * those of the system calls.
  *
  * output.c and bundle.c call these instead of the system; so do subcommands that write files of their own.

@@ -34,6 +34,10 @@ const struct quantity quantities[] = {
     { "planned-gain",
       "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes",
       quantity_planned_gain },
+    { "save-bytes", "GB of a checkpoint of a GPT, with --bytes of each parameter", quantity_save_bytes },
+    { "save-hidden", "time in which a device's share is copied to the host, in per cent of the passes that hide it",
+      quantity_save_hidden },
+    { "save-gain", "times as fast as with saves that wait is a training that saves meanwhile", quantity_save_gain },
     { 0 }
 };
 

@@ -2,6 +2,7 @@
  * train.c and options.c call.  Errors name the file and the line. */
 #include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/cli/train/mesh_words.h"
+#include "emulated_devices/model/checkpoint/sharded/manifest.h"
 #include "emulated_devices/run/elastic/elastic.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -27,7 +28,7 @@ void elastic_free(struct train_options *options)
     if (all == NULL) return;
     for (int i = 0; i < all->elastic.count; i++) {
         if (all->elastic.change[i].options) train_options_free(all->elastic.change[i].options);
-        free(all->elastic.change[i].options), free(all->of[i].word);
+        free(all->elastic.change[i].options), free(all->elastic.change[i].process), free(all->of[i].word);
     }
     free(all->elastic.change), free(all->of), free(all);
     options->elastic = NULL;
@@ -70,14 +71,17 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },
     };
     struct schedule s;
+    const char *const flag = o->elastic_file ? "--elastic" : "--lose";
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
-        if (no[i].given) return fail(err, ERR_USAGE, "--elastic: not with %s: %s", no[i].what, no[i].why);
+        if (no[i].given) return fail(err, ERR_USAGE, "%s: not with %s: %s", flag, no[i].what, no[i].why);
+    if (o->lose && plan_has_tier(&o->plan))
+        return fail(err, ERR_USAGE, "--lose: not with --offload: the engine that copies snapshots is in use");
     const enum error_code e = plan_schedule(&o->plan, &s, err);
     if (e) return e;
     const int versions = s.weight_versions;
     schedule_free(&s);
     return versions > 1
-        ? fail(err, ERR_USAGE, "--elastic: not with --schedule %s: it keeps two versions of the weights",
+        ? fail(err, ERR_USAGE, "%s: not with --schedule %s: it keeps two versions of the weights", flag,
                o->plan.schedule) : OK;
 }
 
@@ -93,7 +97,7 @@ static bool elastic_is_flag(const char *word, const char *flag)
  * the file of --elastic. */
 static bool gives_way(const char *word, const struct mesh_text *mesh)
 {
-    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic" };
+    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose" };
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (elastic_is_flag(word, axes[i])) return true;
     for (int i = 0; i < mesh->count; i++)
@@ -163,8 +167,171 @@ static enum error_code elastic_read_line(struct train_options *options, const st
     return e ? e : fail_about(err, refuse(change->options, err), where);
 }
 
+/* ---- devices that are lost --------------------------------------------------------------------------------------- */
+
+/* An entry of --lose. */
+struct lose_word { int64_t step; int device; enum lose_moment moment; };
+struct lose_words { int count, at; struct lose_word of[LOST_MOST]; };
+
+static enum error_code lose_wrong(const struct train_options *options, const char *why, struct error *err)
+{
+    return fail(err, ERR_USAGE, "--lose %s: %s", printable(options->lose).text, why);
+}
+
+static bool read_moment(const char *word, size_t length, enum lose_moment *moment)
+{
+    for (int m = 0; m < LOSE_MOMENT_COUNT; m++)
+        if (strlen(lose_moment_words[m]) == length && strncmp(lose_moment_words[m], word, length) == 0)
+            return *moment = (enum lose_moment)m, true;
+    return false;
+}
+
+static enum error_code lose_read(struct lose_words *words, const struct train_options *options, struct error *err)
+{
+    static const char form[] = "must be STEP:DEVICE[:MOMENT], such as 7:3:backward; moments are forward, backward, "
+        "reduction, update, gather, save";
+    const int64_t first = options->resume ? options->saved.step : 0, last = first + options->steps;
+    *words = (struct lose_words){ 0 };
+    for (const char *at = options->lose; at; ) {
+        char *end;
+        struct lose_word one = { .moment = LOST_FORWARD };
+        one.step = strtoll(at, &end, 10);
+        if (end == at || *end != ':') return lose_wrong(options, form, err);
+        const char *const device = end + 1;
+        const long number = strtol(device, &end, 10);
+        const size_t length = *end == ':' ? strcspn(end + 1, ",") : 0;
+        if (end == device || number < 0 || number > 1 << 20 || (*end && *end != ',' && *end != ':')
+            || (*end == ':' && !read_moment(end + 1, length, &one.moment))) return lose_wrong(options, form, err);
+        one.device = (int)number;
+        end += *end == ':' ? length + 1 : 0;
+        if (one.step <= first || one.step > last)
+            return lose_wrong(options, "the run has no such step", err);
+        if (one.device == 0) return lose_wrong(options, "device 0 reports what happens; lose another one", err);
+        if (words->count == LOST_MOST) return lose_wrong(options, "at most 8 devices", err);
+        const struct lose_word *const before = words->count > 0 ? &words->of[words->count - 1] : NULL;
+        if (before && (one.step < before->step || (one.step == before->step && one.moment != before->moment)))
+            return lose_wrong(options, "steps must ascend, and devices lost in one step are lost at one moment", err);
+        words->of[words->count++] = one;
+        at = *end == ',' ? end + 1 : NULL;
+    }
+    return OK;
+}
+
+/* The rank in the mesh before the loss of a device of the job; -1: it is not in the mesh. */
+static int rank_before(const int *process, int devices, int device)
+{
+    for (int r = 0; r < devices; r++)
+        if ((process ? process[r] : r) == device) return r;
+    return -1;
+}
+
+/* Devices of the job in the order of their ranks: those that keep their coordinates on the other axes, then any that
+ * is left.  Device 0, which reports, stays rank 0.
+ * @param axis  on which the places of the lost devices end; AXIS_COUNT: others take their places. */
+static bool choose_process(int *to, int wanted, const struct plan *before, const int *process, int started,
+                           const struct losses *gone, const struct losses *all_gone, int axis)
+{
+    const struct mesh *const mesh = &before->mesh;
+    int count = 0;
+    for (int r = 0; r < mesh->devices; r++) {
+        const int own = process ? process[r] : r;
+        bool ends = false;
+        for (int i = 0; i < gone->count && axis < AXIS_COUNT; i++)
+            ends = ends || mesh_coordinate(mesh, r, (enum axis)axis)
+                == mesh_coordinate(mesh, rank_before(process, mesh->devices, gone->device[i]), (enum axis)axis);
+        if (ends || count == wanted) continue;
+        to[count++] = own;
+    }
+    for (int i = 0; i < count; i++)             /* a spare one in the place of each that is lost */
+        for (int d = 0; losses_has(all_gone, to[i]) && d < started; d++)
+            if (!losses_has(all_gone, d) && rank_before(process, mesh->devices, d) < 0
+                && rank_before(to, count, d) < 0) to[i] = d;
+    for (int i = 0; i < count; i++)
+        if (losses_has(all_gone, to[i])) return false;
+    if (count == wanted && rank_before(to, count, 0) < 0) to[0] = 0;
+    return count == wanted;
+}
+
+/* Parse the run once more with the same mesh, or with one that is smaller on an axis. */
+static enum error_code try_mesh(struct elastic_change *change, struct other_words *other,
+                                const struct train_options *options, const struct run_kind *kind,
+                                const struct plan *before, int axis, struct error *err)
+{
+    struct plan smaller = *before;
+    if (axis < AXIS_COUNT) {
+        smaller.mesh.size[axis] -= change->loss.devices.count;
+        smaller.mesh.devices = smaller.mesh.devices / before->mesh.size[axis] * smaller.mesh.size[axis];
+    }
+    if (smaller.mesh.devices == 1) snprintf(change->words, sizeof change->words, "--dp 1");
+    else mesh_words(&smaller, change->words, sizeof change->words);
+    *other = (struct other_words){ 0 };
+    enum error_code e = mesh_text_read(&other->mesh, change->words, "--lose", err);
+    if (!e) e = make_words(other, options, err);
+    change->options = e ? NULL : calloc(1, sizeof *change->options);
+    if (!e && change->options == NULL) e = fail(err, ERR_MEMORY, "no memory for another mesh");
+    if (!e) e = train_parse(change->options, kind, other->count, other->word, err);
+    if (!e) return OK;
+    free(change->options), free(other->word);
+    change->options = NULL, other->word = NULL;
+    return e;
+}
+
+/* Devices that are lost before step `until`, or all that are left. */
+static enum error_code add_losses(struct train_options *options, const struct run_kind *kind, struct lose_words *lost,
+                                  int64_t until, int started, struct error *err)
+{
+    static const enum axis order[] = { DP, PP, CP, TP, EP };
+    struct elastic_words *const all = words_of(options);
+    const int64_t first = options->resume ? options->saved.step : 0;
+    for (; lost->at < lost->count && lost->of[lost->at].step <= until; ) {
+        struct elastic *const elastic = &all->elastic;
+        struct elastic_change *const change = &elastic->change[elastic->count];
+        const struct elastic_change *const last = elastic->count > 0 ? change - 1 : NULL;
+        const struct plan *const before = last ? &last->options->plan : &options->plan;
+        const int *const process = last ? last->process : NULL;
+        struct losses all_gone = { 0 };
+        const int64_t step = lost->of[lost->at].step;
+        char why[200];
+        for (int i = elastic->count - 1; i >= 0 && elastic->change[i].loss.devices.count > 0; i--)
+            for (int d = 0; d < elastic->change[i].loss.devices.count && all_gone.count < LOST_MOST; d++)
+                all_gone.device[all_gone.count++] = elastic->change[i].loss.devices.device[d];
+        change->step = step - 1 - first;
+        for (; lost->at < lost->count && lost->of[lost->at].step == step; lost->at++) {
+            const int device = lost->of[lost->at].device;
+            snprintf(why, sizeof why, "device %d has no part in step %lld", device, (long long)step);
+            if (rank_before(process, before->mesh.devices, device) < 0 || losses_has(&change->loss.devices, device))
+                return lose_wrong(options, why, err);
+            change->loss.moment = lost->of[lost->at].moment;
+            change->loss.devices.device[change->loss.devices.count++] = device;
+            if (all_gone.count < LOST_MOST) all_gone.device[all_gone.count++] = device;
+        }
+        if (change->loss.moment == LOST_SAVE && options->save == NULL)
+            return lose_wrong(options, "nothing is saved without --save DIR", err);
+        change->process = calloc((size_t)before->mesh.devices, sizeof *change->process);
+        if (change->process == NULL) return fail(err, ERR_MEMORY, "no memory for a list of devices");
+        bool found = choose_process(change->process, before->mesh.devices, before, process, started,
+                                    &change->loss.devices, &all_gone, AXIS_COUNT)
+            && !try_mesh(change, &all->of[elastic->count], options, kind, before, AXIS_COUNT, err);
+        for (size_t a = 0; a < sizeof order / sizeof *order && !found; a++) {
+            const int size = before->mesh.size[order[a]] - change->loss.devices.count;
+            if (size < 1) continue;
+            found = choose_process(change->process, before->mesh.devices / before->mesh.size[order[a]] * size, before,
+                                   process, started, &change->loss.devices, &all_gone, order[a])
+                && !try_mesh(change, &all->of[elastic->count], options, kind, before, order[a], err);
+        }
+        snprintf(why, sizeof why, "no smaller mesh of step %lld can do its work", (long long)step);
+        if (!found) return lose_wrong(options, why, err);
+        elastic->count++;
+        const enum error_code e = refuse(change->options, err);
+        if (e) return e;
+    }
+    return OK;
+}
+
+/* ---- all --------------------------------------------------------------------------------------------------------- */
+
 static enum error_code elastic_read_lines(struct train_options *options, const struct run_kind *kind, char *text,
-                                  struct error *err)
+                                          struct lose_words *lost, int started, struct error *err)
 {
     enum error_code e = OK;
     int line = 0;
@@ -174,9 +341,11 @@ static enum error_code elastic_read_lines(struct train_options *options, const s
         if (next) *next++ = '\0';
         own[strcspn(own, "\r")] = '\0';
         line++;
-        if (own[0] != '\0' && own[0] != '#') e = elastic_read_line(options, kind, own, line, err);
+        if (own[0] == '\0' || own[0] == '#') continue;
+        e = add_losses(options, kind, lost, strtoll(own, NULL, 10), started, err);
+        if (!e) e = elastic_read_line(options, kind, own, line, err);
     }
-    if (!e && options->elastic->count == 0)
+    if (!e && text && options->elastic->count == 0)
         e = fail(err, ERR_USAGE, "--elastic %s: has no line with a step and a mesh",
                  printable_path(options->elastic_file).text);
     return e;
@@ -184,11 +353,14 @@ static enum error_code elastic_read_lines(struct train_options *options, const s
 
 enum error_code elastic_read(struct train_options *options, const struct run_kind *kind, struct error *err)
 {
-    char *text;
-    size_t count, lines = 1;
-    if (options->elastic_file == NULL) return OK;
+    char *text = NULL;
+    size_t count = 0, lines = 1 + LOST_MOST;
+    struct lose_words lost = { 0 };
+    if (options->elastic_file == NULL && options->lose == NULL) return OK;
     enum error_code e = refuse(options, err);
-    if (!e) e = fail_about(err, file_read_all(options->elastic_file, FILE_LIMIT, &text, &count, err), "--elastic");
+    if (!e && options->lose) e = lose_read(&lost, options, err);
+    if (!e && options->elastic_file)
+        e = fail_about(err, file_read_all(options->elastic_file, FILE_LIMIT, &text, &count, err), "--elastic");
     if (e) return e;
     for (size_t i = 0; i < count; i++) lines += text[i] == '\n';
     struct elastic_words *const all = calloc(1, sizeof *all);
@@ -196,9 +368,11 @@ enum error_code elastic_read(struct train_options *options, const struct run_kin
     options->elastic = all ? &all->elastic : NULL;
     if (all == NULL || all->elastic.change == NULL || all->of == NULL)
         e = fail(err, ERR_MEMORY, "no memory for a list of meshes");
-    if (!e && strlen(text) != count)
+    if (!e && text && strlen(text) != count)
         e = fail(err, ERR_FORMAT, "--elastic %s: is no text", printable_path(options->elastic_file).text);
-    if (!e) e = elastic_read_lines(options, kind, text, err);
+    if (!e) all->elastic.snapshots = options->lose != NULL;
+    if (!e) e = elastic_read_lines(options, kind, text, &lost, options->plan.mesh.devices, err);
+    if (!e) e = add_losses(options, kind, &lost, INT64_MAX, options->plan.mesh.devices, err);
     free(text);
     return e;
 }

@@ -11,7 +11,8 @@
     "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
     "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
     "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
-    "--sharded", "--elastic", "--save-every", "--keep", "--eval-every", "--owners-out",             \
+    "--sharded", "--save-async", "--lose", "--elastic", "--save-every", "--keep", "--eval-every",          \
+    "--owners-out",                                                                                 \
     "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
     "--memory-of", "--from"
@@ -51,7 +52,8 @@ const struct run_kind run_serve = {
 #define OF_NUMBERS                                                                                  \
     "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
     "--isolate", "--paranoid",                                                                      \
-    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--elastic",       \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--save-async", "--lose",    \
+    "--elastic",                                                                                    \
     "--save-every", "--keep",                                                                       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \

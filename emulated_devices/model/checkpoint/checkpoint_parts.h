@@ -15,9 +15,9 @@ bool checkpoint_exists(const char *dir);
  *  @return as bundle_begin. */
 enum error_code checkpoint_complete_other(const struct bundle_kind *, const char *dir, struct error *);
 
-/** Write training.json: everything that is not a tensor.  Local, on rank 0.  @return as json_write. */
-enum error_code checkpoint_write_training(const struct trainer *, const cJSON *run, uint64_t fingerprint,
-                                          const char *path, struct error *);
+/** Make what training.json has: everything that is not a tensor.  Local, on rank 0.
+ *  @return an object for json_finish; NULL and ERR_MEMORY. */
+cJSON *checkpoint_training(const struct trainer *, const cJSON *run, uint64_t fingerprint, struct error *);
 
 /** Remove the files of whole tensors, which a sharded checkpoint in the same folder has replaced; and the other way. */
 void checkpoint_forget_whole(const char *dir);

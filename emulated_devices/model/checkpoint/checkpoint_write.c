@@ -89,8 +89,7 @@ static bool add_arithmetic(cJSON *root)
 }
 
 /* Everything that is not a tensor.  Numbers are saved as text where JSON would not keep every bit. */
-enum error_code checkpoint_write_training(const struct trainer *trainer, const cJSON *run, uint64_t fingerprint,
-                                          const char *path, struct error *err)
+cJSON *checkpoint_training(const struct trainer *trainer, const cJSON *run, uint64_t fingerprint, struct error *err)
 {
     char scale[32], print[CHECKPOINT_PRINT];
     cJSON *root = cJSON_CreateObject(), *copy = cJSON_Duplicate(run, true);
@@ -105,12 +104,11 @@ enum error_code checkpoint_write_training(const struct trainer *trainer, const c
         ok = cJSON_AddNumberToObject(root, "replicas", shards_replicas(&trainer->data.shards)) != NULL;
     checkpoint_print(fingerprint, print);
     ok = ok && add_biases(trainer, root) && add_arithmetic(root) && json_add(root, "fingerprint %s", print);
-    if (!ok || copy == NULL || !cJSON_AddItemToObject(root, "run", copy)) {
-        if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
-        cJSON_Delete(root);
-        return fail(err, ERR_MEMORY, "%s: no memory to write it", printable_path(path).text);
-    }
-    return json_finish(path, root, err);
+    if (ok && copy != NULL && cJSON_AddItemToObject(root, "run", copy)) return root;
+    if (copy && !cJSON_HasObjectItem(root, "run")) cJSON_Delete(copy);
+    cJSON_Delete(root);
+    fail(err, ERR_MEMORY, "%s: no memory to write it", TRAINING_FILE);
+    return NULL;
 }
 
 enum error_code checkpoint_probe(const char *dir, struct error *err)
@@ -190,8 +188,9 @@ static enum error_code finish_files(struct saving *saving, const struct trainer 
     if (!e) e = weights_commit(&saving->weights, err);
     if (!e) e = weights_commit(&saving->states, err);
     if (!e) e = model_config_write(&trainer->plan.model, bundle_new_path(&saving->folder, CONFIG_FILE, path), err);
-    if (!e) e = checkpoint_write_training(trainer, run, saving->fingerprint,
-                                          bundle_new_path(&saving->folder, TRAINING_FILE, path), err);
+    cJSON *const training = e ? NULL : checkpoint_training(trainer, run, saving->fingerprint, err);
+    if (!e)
+        e = training ? json_finish(bundle_new_path(&saving->folder, TRAINING_FILE, path), training, err) : err->code;
     if (!e) e = file_write_all(bundle_new_path(&saving->folder, ORIGIN_FILE, path), origin, strlen(origin), err);
     if (!e) e = bundle_commit(&saving->folder, err);
     if (saving->folder.committed) checkpoint_forget_shards(saving->folder.dir);

@@ -152,17 +152,72 @@ static enum error_code add_of_rank(const struct collection *collection, int tens
     return e ? e : boxes_lost(boxes) ? fail(err, ERR_MEMORY, "no memory for the boxes of %s", t->name) : OK;
 }
 
-enum error_code collection_has(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
+static int rank_of_device(const struct collection *collection, int device)
+{
+    return collection->place ? collection->place[device] : device;
+}
+
+int collection_place(const struct collection *collection, int device)
+{
+    return collection->losses && losses_has(collection->losses, device) ? -1 : rank_of_device(collection, device);
+}
+
+static enum error_code add_own(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
                                struct error *err)
 {
     return add_of_rank(collection, tensor, rank, collection->tensor[tensor].kind, false, boxes, err);
 }
 
-enum error_code collection_wants(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
+enum error_code collection_has(const struct collection *collection, int tensor, int device, struct boxes *boxes,
+                               struct error *err)
+{
+    const struct losses *const l = collection->losses;
+    const int rank = collection_place(collection, device);
+    enum error_code e = rank < 0 ? OK : add_own(collection, tensor, rank, boxes, err);
+    for (int i = 0; l && i < l->count && !e && rank >= 0; i++) {
+        const int gone = rank_of_device(collection, l->device[i]);
+        if (gone >= 0 && collection_keeper(collection, gone) == rank)
+            e = collection_only(collection, tensor, gone, boxes, err);
+    }
+    return e;
+}
+
+int collection_keeper(const struct collection *collection, int rank)
+{
+    const struct plan *const p = &collection->trainer->plan;
+    const int devices = p->mesh.devices;
+    const int node = p->cluster && p->cluster->levels > 1 ? p->cluster->link[p->cluster->levels - 2].devices : 0;
+    /* A whole node can be lost, so the keeper is on the next one if there is another. */
+    return (rank + (node > 0 && node < devices ? node : 1)) % devices;
+}
+
+enum error_code collection_only(const struct collection *collection, int tensor, int rank, struct boxes *boxes,
+                                struct error *err)
+{
+    const int ndim = collection->tensor[tensor].ndim;
+    struct boxes own = { 0 };
+    enum error_code e = add_own(collection, tensor, rank, &own, err);
+    for (int r = 0; r < collection->trainer->plan.mesh.devices && !e && own.count > 0; r++) {
+        struct boxes other = { 0 };
+        if (r == rank) continue;
+        e = add_own(collection, tensor, r, &other, err);
+        boxes_subtract_all(&own, &other, ndim);
+        boxes_free(&other);
+    }
+    boxes_add_all(boxes, &own, ndim);
+    if (!e && (boxes_lost(&own) || boxes_lost(boxes)))
+        e = fail(err, ERR_MEMORY, "no memory for the boxes of %s", collection->tensor[tensor].name);
+    boxes_free(&own);
+    return e;
+}
+
+enum error_code collection_wants(const struct collection *collection, int tensor, int device, struct boxes *boxes,
                                  struct error *err)
 {
     const struct named_tensor *const t = &collection->tensor[tensor];
     const bool all = collection->use == FOR_FILES && t->weights;
+    const int rank = collection_place(collection, device);
+    if (rank < 0) return OK;
     return add_of_rank(collection, tensor, rank, all ? KIND_WEIGHT : t->kind, t->rounded, boxes, err);
 }
 

@@ -44,9 +44,23 @@ struct named_tensor {
     int64_t dim[TENSOR_MAX_DIMS];       /* of the whole tensor */
 };
 
+/* Devices of the job that are lost: they have nothing.  What only they had, their keepers have. */
+enum { LOST_MOST = 8 };
+struct losses { int count, device[LOST_MOST]; };
+
+static inline bool losses_has(const struct losses *losses, int device)
+{
+    bool has = false;
+    for (int i = 0; i < losses->count; i++) has = has || losses->device[i] == device;
+    return has;
+}
+
 struct collection {
     struct trainer *trainer;            /* the caller's: a trainer or an outline, on any device */
     enum collection_use use;            /* for whom its tensors are */
+    const struct losses *losses;        /* devices that are lost, and who keeps copies; NULL: none is lost */
+    const int *place;                   /* [devices of the job] the rank in the plan of each, -1: it has none; NULL:
+                                         * device n has rank n */
     int count;                          /* tensors */
     struct named_tensor *tensor;        /* [count], weights first */
 };
@@ -68,17 +82,27 @@ int collection_find(const struct collection *, const char *name);
 size_t collection_size(const struct collection *, int tensor);
 uint64_t collection_bytes(const struct collection *);
 
+/** The rank in the plan of a device of the job; -1: it has no part. */
+int collection_place(const struct collection *, int device);
+
 /**
- * The boxes of a tensor that a rank of the plan has, in the order of its memory.  Pure.
+ * The boxes of a tensor that a device of the job has, in the order of its memory.  Pure.
  * @param[out] boxes  appended to; none if the rank is no device of the mesh, or has no part of the tensor.
  * @return OK or ERR_MEMORY.
  */
-enum error_code collection_has(const struct collection *, int tensor, int rank, struct boxes *boxes,
+enum error_code collection_has(const struct collection *, int tensor, int device, struct boxes *boxes,
                                struct error *);
 
-/** The boxes that a rank needs to train: in a run what it has, of files all of which its weights are made.  Pure.
+/** The rank that keeps a copy of what only this rank has: on the next node, or the next rank.  Pure. */
+int collection_keeper(const struct collection *, int rank);
+
+/** The boxes of a tensor that no other rank of the plan has.  Pure.  @param[out] boxes  appended to.
+ *  @return OK or ERR_MEMORY. */
+enum error_code collection_only(const struct collection *, int tensor, int rank, struct boxes *boxes, struct error *);
+
+/** The boxes that a device needs to train: in a run what it has, of files all of which its weights are made.  Pure.
  *  @return as collection_has. */
-enum error_code collection_wants(const struct collection *, int tensor, int rank, struct boxes *, struct error *);
+enum error_code collection_wants(const struct collection *, int tensor, int device, struct boxes *, struct error *);
 
 /**
  * The boxes that a rank writes in its file.  Of all ranks together they are the tensor, each element once: ranks that

@@ -9,6 +9,7 @@
 #include "ref/io/terminal.h"
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define PICOSECONDS 1e12                /* in a second */
 
@@ -28,6 +29,7 @@ enum error_code elastic_about(const struct train_options *options, int change, e
 {
     char where[sizeof(struct printable) + 40];
     if (e == OK) return OK;
+    if (options->elastic->change[change].loss.devices.count > 0) return fail_about(err, e, "--lose:");
     snprintf(where, sizeof where, "--elastic %s, line %d:", printable_path(options->elastic_file).text,
              options->elastic->change[change].line);
     return fail_about(err, e, where);
@@ -42,10 +44,16 @@ void elastic_json(cJSON *root, const struct train_options *options)
     cJSON *const o = cJSON_AddObjectToObject(root, "elastic"), *const changes = cJSON_AddArrayToObject(o, "changes");
     for (int i = 0; i < run->count; i++) {
         const struct elastic_change *const c = &run->change[i];
-        json_add(json_row(changes), "after_step %g mesh %s devices %d moved_bytes %g stayed_bytes %g boxes %d "
+        cJSON *const row = json_row(changes);
+        json_add(row, "after_step %g mesh %s devices %d moved_bytes %g stayed_bytes %g boxes %d "
                  "messages %d virtual_ps %g", (double)(first + c->step),
                  mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved,
                  (double)c->stays, c->boxes, c->messages, (double)c->time);
+        for (int d = 0; d < c->loss.devices.count; d++)
+            json_add(json_row(d ? cJSON_GetObjectItemCaseSensitive(row, "lost") : cJSON_AddArrayToObject(row, "lost")),
+                     "device %d moment %s done_ps %g noticed_ps %g agreed_ps %g restored_bytes %g",
+                     c->loss.devices.device[d], lose_moment_words[c->loss.moment], (double)c->loss.done,
+                     (double)c->loss.noticed, (double)c->loss.agreed, (double)c->loss.restored);
     }
     cJSON *const losses = cJSON_AddArrayToObject(o, "earlier_losses");
     for (int64_t i = 0; i < run->losses; i++) cJSON_AddItemToArray(losses, cJSON_CreateNumber(run->loss[i]));
@@ -56,6 +64,7 @@ struct elastic_device {
     struct comm *comm;                  /* all devices */
     const struct train_options *options;        /* of the run */
     struct outlined *now;               /* the current phase's plan */
+    int *places;                        /* [devices] the rank in it of each; NULL: the same */
     struct carried numbers;             /* this device's, between two phases */
     uint64_t print;                     /* rank 0: the fingerprint of all weights, between two phases */
 };
@@ -67,12 +76,35 @@ static struct train_options options_of_phase(const struct train_options *run, in
 {
     const struct elastic *const elastic = run->elastic;
     const int64_t begin = phase > 0 ? elastic->change[phase - 1].step : 0;
+    const bool loses = phase < elastic->count && elastic->change[phase].loss.devices.count > 0;
     const int64_t end = phase < elastic->count ? elastic->change[phase].step : run->steps;
     struct train_options o = phase > 0 ? *elastic->change[phase - 1].options : *run;
     o.lr_steps = run->lr_steps ? run->lr_steps : (run->resume ? run->saved.step : 0) + run->steps;
-    o.steps = end - begin, o.later_steps = run->steps - end;
+    /* The step in which a device is lost is begun, and done again on the mesh after it. */
+    o.steps = end - begin + loses, o.later_steps = run->steps - end - loses;
     o.elastic = run->elastic, o.elastic_file = run->elastic_file;
     return o;
+}
+
+/* The snapshots of a phase, if the run takes them. */
+static void begin_losing(struct losing *losing, struct elastic *elastic, int number,
+                         const struct collection *collection)
+{
+    static struct loss none;
+    const struct elastic_change *const before = number > 0 ? &elastic->change[number - 1] : NULL;
+    struct elastic_change *const after = number < elastic->count ? &elastic->change[number] : NULL;
+    *losing = (struct losing){ .loss = after ? &after->loss : &none, .collection = collection,
+                               .snapshot = { .step = -1 },
+                               .index = after ? after->step - (before ? before->step : 0) : -1 };
+}
+
+static void say_snapshots(FILE *out, const struct losing *losing)
+{
+    if (losing->taken == 0) return;
+    say(out, 8, "snapshots of %lld step%s: %s of a device copied, %s of them to its keeper, as foreseen on every "
+        "device; held %s at most", (long long)losing->taken, plural(losing->taken),
+        size_format(losing->most_copied).text, size_format(losing->most_sent).text,
+        time_format((double)losing->held / PICOSECONDS).text);
 }
 
 /* Devices of the mesh train; the others only learn how that ended. */
@@ -81,20 +113,28 @@ static enum error_code run_phase(struct elastic_device *device, int number, cons
 {
     const struct train_options options = options_of_phase(device->options, number);
     const struct cluster own = cluster_of_rank(&options.cluster, device->comm->rank);
+    struct elastic *const elastic = device->options->elastic;
+    struct losing losing;
     struct phase phase = { .plan = device->now, .comes = number > 0 ? &device->numbers : NULL,
-                           .last = number == device->options->elastic->count, .run = device->options->elastic };
+                           .last = number == elastic->count, .run = elastic,
+                           .losing = elastic->snapshots ? &losing : NULL };
     struct comm part;
     enum error_code e = OK;
-    if (mesh_has(&options.plan.mesh, device->comm->rank)) {
+    begin_losing(&losing, elastic, number, &device->now->collection);
+    const int place = collection_place(&device->now->collection, device->comm->rank);
+    if (place >= 0 && mesh_has(&options.plan.mesh, place)) {
         clock_restart(&device->comm->device->clock, &own, options.plan.dtype);
         device_count_anew(device->comm->device);
-        e = comm_part(&part, device->comm, options.plan.mesh.devices, err);
+        e = comm_part(&part, device->comm, options.plan.mesh.devices,
+                      number > 0 ? elastic->change[number - 1].process : NULL, err);
         if (!e) {
             e = session_on_device(&part, &options, data, overridden, &phase, status, err);
             comm_part_close(&part, device->comm);
         }
     }
     e = comm_agree(device->comm, e, err);
+    if (!e && device->comm->rank == 0) say_snapshots(run_stream(device->options), &losing);
+    snapshot_free(&losing.snapshot);
     if (!e && device->comm->rank == 0 && number > 0 && phase.before != device->print)
         e = fail(err, ERR_CHECK, "weights have the fingerprint %016llx after the mesh has changed, and %016llx before",
                  (unsigned long long)phase.before, (unsigned long long)device->print);
@@ -117,9 +157,35 @@ static int count_messages(const struct moves *moves, const struct collection *to
     return n;
 }
 
+static double elastic_seconds(picoseconds time) { return (double)time / PICOSECONDS; }
+
+/* A device is lost: what the others do about that, and how long each part takes. */
+static void say_lost(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
+{
+    const struct loss *const l = &change->loss;
+    char old[256], new[256], names[80] = "";
+    for (int i = 0; i < l->devices.count; i++)
+        snprintf(names + strlen(names), sizeof names - strlen(names), "%s%d", i ? ", " : "", l->devices.device[i]);
+    say(out, 8, "lost    device%s %s in step %lld, %s: %s of the step are lost; noticed %s later, agreed on in %s",
+        plural(l->devices.count), names, (long long)step, lose_moment_says[l->moment],
+        time_format(elastic_seconds(l->done)).text, time_format(elastic_seconds(l->noticed)).text,
+        time_format(elastic_seconds(l->agreed)).text);
+    say(out, 8, "        %s becomes %s, and step %lld is done again; %s moved in %d boxes and %d message%s, the fewest "
+        "bytes there can be, of them %s that only keepers had; %s stayed; virtual %s; recovered in %s",
+        mesh_words(before, old, sizeof old), mesh_words(&change->options->plan, new, sizeof new), (long long)step,
+        size_format(change->moved).text, change->boxes, change->messages, plural(change->messages),
+        size_format(l->restored).text, size_format(change->stays).text, time_format(elastic_seconds(change->time)).text,
+        time_format(elastic_seconds(l->done + l->noticed + l->agreed + change->time)).text);
+    fflush(out);
+}
+
 static void say_moved(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
 {
     char old[256], new[256];
+    if (change->loss.devices.count > 0) {
+        say_lost(out, change, step + 1, before);
+        return;
+    }
     say(out, 8, "elastic after step %lld: %s becomes %s; %s moved in %d boxes and %d message%s, the fewest bytes there "
         "can be; %s stayed; virtual %s", (long long)step, mesh_words(before, old, sizeof old),
         mesh_words(&change->options->plan, new, sizeof new), size_format(change->moved).text, change->boxes,
@@ -141,6 +207,15 @@ static enum error_code bring_time(struct comm *comm, picoseconds *time, struct e
     return e;
 }
 
+/* Devices were lost together with the copies that only they had of each other. */
+static enum error_code fail_without_copy(const struct elastic_change *change, struct error *err)
+{
+    char what[sizeof err->text];
+    snprintf(what, sizeof what, "%s", err->text);
+    return fail(err, ERR_COMM, "%d devices are lost together, and with them the only copies of a part of the state; "
+                "--resume continues from the last checkpoint (%.200s)", change->loss.devices.count, what);
+}
+
 static enum error_code move_state(struct elastic_device *device, struct elastic_change *change, struct outlined *next,
                                   struct error *err)
 {
@@ -153,6 +228,7 @@ static enum error_code move_state(struct elastic_device *device, struct elastic_
     clock_restart(&comm->device->clock, &own, o->plan.dtype);
     enum error_code e = moves_open(&moves, comm->size, &o->cluster, err);
     if (!e) e = moves_between(&moves, &device->now->collection, &next->collection, err);
+    if (e == ERR_PLAN && change->loss.devices.count > 0) e = fail_without_copy(change, err);
     if (!e && device->numbers.count == 0)
         e = carried_take(&device->numbers, &device->now->collection, comm->rank, NULL, err);
     e = comm_agree(comm, e, err);
@@ -170,6 +246,34 @@ static enum error_code move_state(struct elastic_device *device, struct elastic_
     return e;
 }
 
+/* The rank in a plan of each device of the job. */
+static enum error_code find_places(struct outlined *plan, const int *process, int devices, int **places,
+                                   struct error *err)
+{
+    *places = NULL;
+    if (process == NULL) return OK;
+    *places = malloc((size_t)devices * sizeof **places);
+    if (*places == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", devices);
+    for (int d = 0; d < devices; d++) (*places)[d] = -1;
+    for (int r = 0; r < plan->trainer.plan.mesh.devices; r++) (*places)[process[r]] = r;
+    plan->collection.place = *places;
+    return OK;
+}
+
+/* Add up what only the lost devices had, which is at their keepers. */
+static enum error_code count_restored(const struct collection *collection, struct loss *loss, struct error *err)
+{
+    uint64_t restored = 0;
+    enum error_code e = OK;
+    for (int i = 0; i < loss->devices.count && !e; i++) {
+        uint64_t copied, sent;
+        e = snapshot_bytes(collection, loss->devices.device[i], &copied, &sent, err);
+        restored += sent;
+    }
+    loss->restored = restored;
+    return e;
+}
+
 /* From the plan of one phase to that of the next. */
 static enum error_code change_mesh(struct elastic_device *device, int number, struct error *err)
 {
@@ -178,18 +282,25 @@ static enum error_code change_mesh(struct elastic_device *device, int number, st
     struct outlined *const next = calloc(1, sizeof *next);
     enum error_code e = next ? OK : fail(err, ERR_MEMORY, "no memory for another mesh");
     const bool open = !e && (e = outlined_open(next, &change->options->plan, FOR_DEVICES, -1, err)) == OK;
+    int *places = NULL;
+    if (!e) e = find_places(next, change->process, device->comm->size, &places, err);
+    if (!e && change->loss.devices.count > 0) {
+        device->now->collection.losses = NULL;
+        e = count_restored(&device->now->collection, &change->loss, err);
+        device->now->collection.losses = &change->loss.devices;
+    }
     e = comm_agree(device->comm, e, err);
     if (!e) e = move_state(device, change, next, err);
     if (!e && device->comm->rank == 0)
         say_moved(run_stream(device->options), change, first + change->step, &device->now->trainer.plan);
     if (e && open) outlined_close(next);
     if (e) {
-        free(next);
+        free(next), free(places);
         return e;
     }
     outlined_close(device->now);
-    free(device->now);
-    device->now = next;
+    free(device->now), free(device->places);
+    device->now = next, device->places = places;
     return OK;
 }
 
@@ -211,7 +322,7 @@ enum error_code elastic_run(struct comm *comm, const struct train_options *optio
     }
     carried_free(&device.numbers);
     if (open) outlined_close(device.now);
-    free(device.now), free(elastic->loss);
+    free(device.now), free(device.places), free(elastic->loss);
     elastic->loss = NULL;
     return e;
 }

@@ -17,6 +17,7 @@
 #define ORRERY_ELASTIC_RUN_H
 
 #include "emulated_devices/model/collection/moves.h"
+#include "emulated_devices/run/elastic/losing.h"
 #include "emulated_devices/run/run.h"
 
 enum { ELASTIC_WORDS = 1000 };
@@ -26,12 +27,17 @@ struct elastic_change {
     int line;                           /* of the file */
     char words[ELASTIC_WORDS];          /* the new mesh, as it was said */
     struct train_options *options;      /* of the run with the new mesh; owned by cli/train/ */
+    struct loss loss;                   /* after which step + 1 is done again; devices.count 0: a change that was asked
+                                         * for */
+    int *process;                       /* [devices of the mesh] of the job, in the order of ranks; NULL: the first;
+                                         * owned by cli/train/ */
     uint64_t moved, stays;              /* rank 0, after the change: bytes of all devices */
     int boxes, messages;                /* likewise */
     picoseconds time;                   /* likewise: of the slowest device */
 };
 
 struct elastic {
+    bool snapshots;                     /* --lose: every step begins with one */
     int count;                          /* changes */
     struct elastic_change *change;      /* [count] by step */
     double *loss;                       /* [steps of the run] rank 0: of all phases */

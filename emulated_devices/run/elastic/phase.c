@@ -19,7 +19,12 @@ enum error_code phase_take(struct phase *phase, struct trainer *trainer, const s
     for (int64_t i = 0; trainer->comm->rank == 0 && i < record->steps; i++)
         run->loss[run->losses++] = record->step[i].loss;
     if (phase->last || stopped) return OK;
-    e = carried_take(&phase->goes, &phase->plan->collection, trainer->comm->rank, trainer, err);
+    const int device = comm_process(trainer->comm, trainer->comm->rank);
+    if (phase_has_lost(phase)) {
+        phase->after = phase->losing->print;
+        return comm_agree(trainer->comm, losing_give(phase->losing, trainer, device, &phase->goes, err), err);
+    }
+    e = carried_take(&phase->goes, &phase->plan->collection, device, trainer, err);
     e = comm_agree(trainer->comm, e, err);
     return e ? e : checkpoint_fingerprint(trainer, &phase->after, err);
 }

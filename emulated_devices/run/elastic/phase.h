@@ -9,6 +9,7 @@
 #include "emulated_devices/model/collection/outlined.h"
 #include "emulated_devices/model/collection/transfer.h"
 #include "emulated_devices/run/elastic/elastic.h"
+#include "emulated_devices/run/elastic/losing.h"
 
 struct phase {
     const struct outlined *plan;        /* this phase's collection */
@@ -18,6 +19,7 @@ struct phase {
     bool stopped;                       /* set at its end: a signal, or numbers that are not finite, end the run */
     uint64_t before, after;             /* rank 0: fingerprints of all weights at its beginning and its end */
     struct elastic *run;                /* where losses are kept */
+    struct losing *losing;              /* of a run that takes snapshots; NULL: it does not */
 };
 
 /** Whether a session goes on with the state of an earlier phase. */
@@ -25,6 +27,9 @@ static inline bool phase_continues(const struct phase *phase) { return phase && 
 
 /** Whether another mesh follows. */
 static inline bool phase_ends_early(const struct phase *phase) { return phase && !phase->last; }
+
+/** Whether a device was lost in the last step of a session. */
+static inline bool phase_has_lost(const struct phase *phase) { return phase && phase->losing && phase->losing->lost; }
 
 /** Put the state of the earlier phase into the trainer.  Collective over the phase's devices.
  *  @return OK, or the same error everywhere. */

@@ -23,6 +23,10 @@ uint64_t report_budget(const struct train_options *);   /* of a device: --memory
 void report_copies(const struct train_record *);        /* the result of --paranoid */
 void report_end(const struct train_record *);
 
+/* report_saves.c: the saves of --save-async; nothing where there are none. */
+void report_saves(const struct train_record *);
+void report_saves_json(cJSON *root, const struct train_record *);
+
 /* report_json.c: the whole report; with its steps, or without them for a log, which has them.  format: "orrery train".
  * NULL and ERR_MEMORY: no memory. */
 cJSON *report_object(const struct train_record *, const char *format, bool steps, struct error *);

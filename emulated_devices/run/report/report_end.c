@@ -125,6 +125,7 @@ void report_end(const struct train_record *record)
         "memory  counted peaks of weights, gradients, optimizer and activations %s the formulas on every device",
         all_exact(record, true) ? "equal" : "DIFFER FROM");
     report_copies(record);
+    report_saves(record);
     report_fingerprint(record);
     if (record->options->check) report_check(record);
     fflush(record->out);

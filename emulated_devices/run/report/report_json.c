@@ -146,6 +146,7 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     add_arithmetic(root, &record->arithmetic, record->options->plan.model.exact);
     if (steps) add_steps(root, record);
     elastic_json(root, record->options);
+    report_saves_json(root, record);
     if (record->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(record->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");
     for (int n = 0; n < folding_lives(&record->folded.folding); n++)

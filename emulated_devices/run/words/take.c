@@ -593,5 +593,6 @@ enum error_code train_take(struct train_options *options, struct train_words *wo
     if (!e) e = take_rule(options, words, err);
     if (!e) e = take_microbatches(options, words, err);
     if (!e) e = take_numbers(options, words, err);
-    return e ? e : take_cluster(options, words, err);
+    if (!e) e = take_cluster(options, words, err);
+    return e ? e : train_check_saving(options, err);
 }

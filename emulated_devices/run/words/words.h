@@ -75,6 +75,10 @@ enum error_code train_take(struct train_options *, struct train_words *, const s
 /** Change a model as its options say.  @return OK; ERR_USAGE if the model has nothing of the kind. */
 enum error_code take_changes(struct model_config *, const struct model_flags *, struct error *);
 
+/** Refuse --save-async where it cannot be.  The plan must be checked.  @return OK or ERR_USAGE with what is in its way;
+ *  the errors of plan_schedule. */
+enum error_code train_check_saving(const struct train_options *, struct error *);
+
 /** Read --slots: the places of the devices.  The mesh must be made.  @return OK, ERR_USAGE or ERR_MEMORY. */
 enum error_code train_take_slots(struct train_options *, const struct train_words *, struct error *);
 

@@ -247,7 +247,8 @@ enum error_code data_step(struct data_parallel *dp, int64_t t, double gradient_s
     enum error_code e = OK;
     /* versions.c copies the weights to the older version here, before the step changes the newest. */
     TELL(dp, before);
-    CALL(e, dp, step, step, share, err);
+    CALL(e, dp, step, step, share && !dp->stops_half, err);
+    if (dp->stops_half) return e;
     /* Units that are sent together wait for each other: the last ones go now. */
     if (!e) e = share_weights(dp, NULL, err);
     dp->stepped = true;

@@ -195,6 +195,8 @@ struct data_parallel {
                                                  * which backward completes them */
     bool unit_by_unit;                          /* units are never packed into one exchange */
     void (*step_stretch)(const struct stretch *);       /* with its gradient, or along a direction */
+    bool stops_half;                            /* the next step ends when half of the units are stepped: a device is
+                                                 * lost then, and nothing goes on from there */
     bool stepped, stepped_outward;              /* there was a step, an outer step: before the first one its buffers do
                                                  * not exist */
     int uses, at;                               /* number of passes in a step; index of the next one */

@@ -4,6 +4,7 @@
 #include "emulated_devices/model/checkpoint/sharded/manifest.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/model/collection/outlined.h"
+#include "emulated_devices/model/collection/snapshot.h"
 #include "emulated_devices/model/collection/transfer.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
@@ -19,7 +20,13 @@ struct job_chain {
     struct outlined *outline;           /* of that plan */
     struct trainer trainer;             /* if this device is in the mesh */
     bool here;                          /* it is */
+    struct snapshot snapshot;           /* of the state, where a device is lost in the step after it */
+    struct losses losses;               /* who is lost in that step; none: nobody */
 };
+
+/* A step has come to this when a device is lost in it. */
+enum lost_in { LOST_IN_PASSES, LOST_IN_UPDATE, LOST_AFTER_UPDATE, LOST_IN_COUNT };
+static const char *const lost_in_says[LOST_IN_COUNT] = { "in passes", "in the update", "after the update" };
 
 /* ---- drawing ----------------------------------------------------------------------------------------------------- */
 
@@ -87,7 +94,7 @@ static enum error_code open_mesh(struct job_chain *chain, struct error *err)
     const struct batch_source source = { .fill = chain_fill, .context = &chain->plan };
     enum error_code e = OK;
     if (mesh_has(&chain->plan.mesh, chain->comm.rank)) {
-        e = comm_part(&chain->part, &chain->comm, chain->plan.mesh.devices, err);
+        e = comm_part(&chain->part, &chain->comm, chain->plan.mesh.devices, NULL, err);
         if (!e && (e = trainer_open(&chain->trainer, &chain->plan, &chain->part, source, err)) != OK)
             comm_part_close(&chain->part, &chain->comm);
         chain->here = !e;
@@ -140,6 +147,41 @@ static struct chain_state chain_look(struct job_chain *chain)
     return s;
 }
 
+/* ---- a loss ------------------------------------------------------------------------------------------------------ */
+
+/* Take a snapshot, do a part of a step, and lose a device: its memory is overwritten. */
+static enum error_code chain_lose(struct job_chain *chain, int device, enum lost_in when, struct error *err)
+{
+    struct step_result r = { 0 };
+    struct trainer *section;
+    enum error_code e = OK;
+    chain->losses = (struct losses){ 1, { device } };
+    if (chain->here) e = snapshot_take(&chain->snapshot, &chain->outline->collection, &chain->trainer, err);
+    if (!e && chain->here) e = trainer_gradients(&chain->trainer, &r, err);
+    const bool half = chain->here && when == LOST_IN_UPDATE;
+    for (int s = 0; half && (section = trainer_section(&chain->trainer, s)) != NULL; s++)
+        section->data.stops_half = true;
+    if (!e && chain->here && when > LOST_IN_PASSES) e = trainer_update(&chain->trainer, &r, err);
+    if (chain->comm.rank == device && chain->here) {
+        arena_poison_all(&chain->trainer.device->arena);
+        snapshot_poison(&chain->snapshot, &chain->outline->collection);
+    }
+    return comm_agree(&chain->comm, e, err);
+}
+
+/* This device's numbers: of the trainer, or after a loss of the snapshots of those that are left. */
+static enum error_code chain_take(struct job_chain *chain, struct carried *old, struct error *err)
+{
+    struct collection *const c = &chain->outline->collection;
+    const int rank = chain->comm.rank;
+    if (chain->losses.count == 0) return carried_take(old, c, rank, chain->here ? &chain->trainer : NULL, err);
+    const bool gives = chain->here && !losses_has(&chain->losses, rank);
+    const enum error_code e = gives ? snapshot_give(&chain->snapshot, c, &chain->losses, rank, old, err)
+        : carried_take(old, c, rank, NULL, err);
+    c->losses = &chain->losses;
+    return e;
+}
+
 /* ---- a change ---------------------------------------------------------------------------------------------------- */
 
 static enum error_code chain_transfer(struct job_chain *chain, struct outlined *next, uint64_t *moved,
@@ -148,8 +190,7 @@ static enum error_code chain_transfer(struct job_chain *chain, struct outlined *
     struct carried old = { .count = 0 };
     struct moves moves = { .count = 0 };
     struct group everyone = { .comm = NULL };
-    enum error_code e = carried_take(&old, &chain->outline->collection, chain->comm.rank,
-                                     chain->here ? &chain->trainer : NULL, err);
+    enum error_code e = chain_take(chain, &old, err);
     close_mesh(chain);
     if (!e) e = moves_open(&moves, chain->comm.size, NULL, err);
     if (!e) e = moves_between(&moves, &chain->outline->collection, &next->collection, err);
@@ -214,9 +255,24 @@ static void add_mesh_text(struct elastic_outcome *outcome, const struct plan *pl
              plan->data.scheme);
 }
 
+/* In some steps a device other than rank 0, which looks at the states, is lost. */
+static enum error_code draw_loss(struct job_chain *chain, struct draws *losing, struct elastic_outcome *outcome,
+                                 struct error *err)
+{
+    const int devices = chain->plan.mesh.devices, asked = draw_below(losing, 2), which = draw_below(losing, 1 << 20);
+    const enum lost_in when = (enum lost_in)draw_below(losing, LOST_IN_COUNT);
+    const size_t used = strlen(outcome->text);
+    chain->losses.count = 0;
+    if (devices == 1 || !asked) return OK;
+    const int device = 1 + which % (devices - 1);
+    snprintf(outcome->text + used, sizeof outcome->text - used, ", %d lost %s", device, lost_in_says[when]);
+    return chain_lose(chain, device, when, err);
+}
+
 static enum error_code chain_run(struct job_chain *chain, struct draws *draws, const struct plan *model, int devices,
                                  struct elastic_outcome *outcome, struct error *err)
 {
+    struct draws losing = { .key = draws->key + (UINT64_C(1) << 40) };
     enum error_code e = open_mesh(chain, err);
     int32_t wrong = 0;
     for (int n = 0; n < ELASTIC_CHANGES && !e && !wrong; n++) {
@@ -224,6 +280,8 @@ static enum error_code chain_run(struct job_chain *chain, struct draws *draws, c
         e = chain_train(chain, err);
         if (e) break;
         const struct chain_state before = chain_look(chain);
+        e = draw_loss(chain, &losing, outcome, err);
+        if (e) break;
         add_mesh_text(outcome, &plan);
         e = chain_change(chain, &plan, &outcome->moved, err);
         if (e) break;
@@ -234,6 +292,7 @@ static enum error_code chain_run(struct job_chain *chain, struct draws *draws, c
         e = comm_tell(&chain->comm, &wrong, sizeof wrong, err);
     }
     if (!e && !wrong) e = chain_train(chain, err);
+    snapshot_free(&chain->snapshot);
     close_mesh(chain);
     return e;
 }

@@ -1,4 +1,6 @@
 /* elastic.h -- a drawn chain of meshes for one job: it trains, its state moves to another mesh, and trains again.
+ * In half of the steps before a move a device is lost, in the passes, in the update or after it.  The next mesh has an
+ * empty device in its place, and the state comes from the others' snapshots.
  *
  * The model, the data and tensor schemes and the meshes are drawn from the registries.  verify/jobs/elastic.c and
  * tests/devices/test_transfer.c call case_elastic.

@@ -97,9 +97,16 @@ void output_options(struct option_list *to, struct train_options *options, struc
           .help = "change the mesh between steps: lines of a step and the words of the mesh after it, such as "
                   "4 --dp 4; devices leave and join, and the state moves to them (docs/using/jobs.md); default: the "
                   "mesh stays" },
+        { "--lose", "LIST", OPTION_STRING, &options->lose,
+          .help = "lose devices in the middle of steps, STEP:DEVICE[:MOMENT] with commas between, such as "
+                  "7:3:backward: the others finish the step without it, from snapshots on neighbours; moments: "
+                  "forward, backward, reduction, update, gather, save; default: forward (docs/using/jobs.md)" },
         { "--sharded", NULL, OPTION_SWITCH, &options->sharded,
           .help = "with --save: every device writes its own part of the weights and states into a file of its own, "
                   "which any mesh can read (docs/using/jobs.md)" },
+        { "--save-async", NULL, OPTION_SWITCH, &options->save_async,
+          .help = "with --sharded and --save-every: copy the state while the next step's passes run, and write it "
+                  "while training goes on; a checkpoint counts when all devices have written (docs/using/jobs.md)" },
         { "--save-every", "N", OPTION_INT, &options->save_every, .min = 1, .max = 1e9,
           .help = "write a checkpoint every N steps, too: DIR/step-00000050 and so on" },
         { "--keep", "K", OPTION_INT, &options->keep, .min = 1, .max = 1e9,

@@ -91,7 +91,8 @@ static enum error_code stages_step_step_unit(struct data_parallel *dp, struct un
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
-    for (int i = 0; i < dp->units && !e; i++)
+    const int units = dp->stops_half ? (dp->units + 1) / 2 : dp->units;
+    for (int i = 0; i < units && !e; i++)
         if (!unit_is_away(dp, &dp->unit[i])) e = stages_step_step_unit(dp, &dp->unit[i], step, share, err);
     return e;
 }

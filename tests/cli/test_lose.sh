@@ -1,0 +1,84 @@
+# A device is lost in the middle of a step: the others finish the step without it, from snapshots, with the bits of the run that
+# loses nobody.
+. "$(dirname "$0")/lib.sh"
+
+small='--batch 8 --seq 8 --arithmetic exact --dropout 0.1'
+
+losses_of() { grep -oE '^step +[0-9]+/.*norm +[0-9.]+' "$place/out" | sed -E 's/ +/ /g; s/ [#.]+ / /'; }
+
+# loses MESH LIST: with and without the loss the steps and the weights are the same, to the last bit.
+loses() {
+    local words="train --model ${model:-tiny} --data $text $small --steps 4 $1"
+    if [ ! -e "whole.$1" ]; then
+        ORRERY_ONE_PROCESS=1 run $words;                expect_status 0
+        losses_of >"whole.$1"; grep '^bits' "$place/out" >>"whole.$1"
+    fi
+    ORRERY_ONE_PROCESS=1 run $words --lose "$2" ${more:-};         expect_status 0; expect_silent
+    { losses_of; grep '^bits' "$place/out"; } >lost
+    expect_same "whole.$1" lost
+    expect_out '^lost    devices? [0-9, ]+ in step [0-9]+, '
+    expect_out '^snapshots of [0-9]+ steps?: .* of them to its keeper, as foreseen on every device; held '
+}
+test_every_moment() {
+    make_text
+    local moment moments='backward update'
+    [ "$TIER" != verify ] || moments='forward backward reduction update gather'
+    for moment in $moments; do loses '--dp 3 --zero 2' "2:1:$moment"; done
+    more='--save saved --sharded --save-every 2 --save-async' loses '--dp 3 --zero 2' '2:2:save'
+    [ -e saved/step-00000002/checkpoint.sha256 ] && [ -e saved/step-00000004/checkpoint.sha256 ] || complain "saved has $(ls saved/*)"
+    run train --resume saved --steps 0;                 expect_status 0; expect_silent
+}
+test_other_meshes() {
+    make_text
+    loses '--dp 2 --tp 2 --zero 1' '3:3:update'
+    expect_out '--dp 2 --tp 2 becomes --tp 2, and step 3 is done again'
+    loses '--pp 3 --micro 2' '2:2:gather'
+    expect_out '--pp 3 becomes --pp 2'
+    loses '--dp 4' '2:3:forward,3:1:reduction'
+    [ "$TIER" = verify ] || return 0
+    loses '--dp 2 --tp 2 --zero 3' '1:1'
+    loses '--tp 3' '2:1:gather'
+    loses '--dp 5 --zero 3' '4:4:update'
+    loses '--dp 2 --cp 2 --zero 2' '2:2:reduction'
+    loses '--dp 4 --zero 1' '2:2,2:3'
+    model=mixtral-tiny loses '--dp 2 --ep 2' '2:3:update'
+}
+
+# With processes, as in one process; the device comes back by --elastic.
+test_processes_and_coming_back() {
+    make_text
+    local words="train --model tiny --data $text $small --steps 5 --dp 3 --zero 2"
+    run $words;                                         expect_status 0
+    losses_of >whole; grep '^bits' "$place/out" >>whole
+    echo '4 --dp 3' >back
+    run $words --lose 2:1:update --elastic back --json lost.json;     expect_status 0; expect_silent
+    { losses_of; grep '^bits' "$place/out"; } >lost
+    expect_same whole lost
+    expect_out '^elastic after step 4: --dp 2 becomes --dp 3'
+    grep -q '"moment":[[:space:]]*"update"' lost.json || complain 'the JSON does not say the moment'
+}
+
+# Two neighbours at once: what only one of them had, nobody has.
+test_two_at_once() {
+    make_text
+    local words="train --model tiny --data $text $small --steps 3"
+    ORRERY_ONE_PROCESS=1 run $words --dp 4 --zero 2 --lose 2:1,2:2 --save kept --sharded --save-every 1
+    expect_status 1; expect_error '--lose: 2 devices are lost together, and with them the only copies of a part of the state; --resume continues'
+    run train --resume kept --dp 4 --zero 2 --steps 0;  expect_status 0; expect_silent
+}
+
+test_what_is_refused() {
+    make_text
+    local words="train --model tiny --data $text $small --steps 3 --dp 3"
+    run $words --lose 2;                                expect_status 2; expect_error '--lose 2: must be STEP:DEVICE\[:MOMENT\]'
+    run $words --lose 2:1:never;                        expect_status 2; expect_error '--lose 2:1:never: must be'
+    run $words --lose 9:1;                              expect_status 2; expect_error '--lose 9:1: the run has no such step'
+    run $words --lose 2:7;                              expect_status 2; expect_error '--lose 2:7: device 7 has no part in step 2'
+    run $words --lose 2:0;                              expect_status 2; expect_error '--lose 2:0: device 0 reports'
+    run $words --lose 2:1:save;                         expect_status 2; expect_error '--lose 2:1:save: nothing is saved without --save DIR'
+    run $words --lose 2:1,1:2;                          expect_status 2; expect_error '--lose 2:1,1:2: steps must ascend'
+    words="train --model tiny --data $text --batch 8 --seq 8 --steps 3 --dp 3"
+    run $words --lose 2:1 --optimizer galore --rank 2;  expect_status 2; expect_error '--lose: not with --optimizer'
+}
+
+run_tests test_every_moment test_other_meshes test_processes_and_coming_back test_two_at_once test_what_is_refused
