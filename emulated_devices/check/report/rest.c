@@ -71,7 +71,7 @@ static void rest_take_out(struct rests_of *of, int parts)
 
 /* ---- one part ---------------------------------------------------------------------------------------------------- */
 
-/* What would be left of a part's difference if ACTUAL had zeros there, and what is right elsewhere; over the norm of
+/* If ACTUAL had zeros in a part, and what is right elsewhere, so much of the difference would be left, over the norm of
  * ours.  `scaled`: [count] ours over its norm. */
 static double rest_of_zeros(const struct rests_of *of, int64_t at, int64_t count, const double *scaled, double *left)
 {
@@ -150,7 +150,7 @@ static void rests_choose(struct rests *rests, struct rest_wanted wanted, bool as
     }
 }
 
-/* What is judged already needs no rest. */
+/* A result that is judged already needs no rest. */
 static void rests_forget(const struct rests *rests, int first)
 {
     for (int p = first; p < rests->count; p++) {

@@ -28,7 +28,7 @@ struct rest_part { const double *ours, *have; int64_t count; struct own_rest *ou
  */
 enum error_code rest_find(const struct rest_part *part, int parts, double *const apart[], struct error *);
 
-/* Which results are asked for. */
+/* This says which results are asked for. */
 struct rest_wanted { bool (*is)(const void *context, const struct own_result *); const void *context; };
 
 /**
