@@ -193,7 +193,7 @@ static const double SAME_DISTANCE = 1 + 1e-9;
  * half, its double and zeros are further off.  Its share is off by at most half as much: that of its half is 0.5. */
 static const double NEAR = 0.5;
 
-static bool is_near(const struct own_result *result)
+static bool passes_is_near(const struct own_result *result)
 {
     return !result->factor && result->off <= NEAR && result->share.off <= NEAR / 2;
 }
@@ -219,7 +219,7 @@ static double passes_bound(const struct later *later, const struct own_pass *pas
     const double of_share = share_bound(result);
     if (later->known_wrong && !is_settled_by_few(later, pass, result)) return INFINITY;
     if (of_share > 0 && (bound_decides(of_share) || result->off > of_share)) return of_share;
-    if (result->off <= result->bound && !bound_decides(result->bound) && is_near(result)) return NEAR;
+    if (result->off <= result->bound && !bound_decides(result->bound) && passes_is_near(result)) return NEAR;
     if (of_share > 0) return of_share;
     if (result->off <= result->bound)
         return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
