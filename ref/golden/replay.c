@@ -480,7 +480,8 @@ static enum error_code open_replay(struct replay *replay, enum dtype dtype, stru
     if (!e && is_mixed(replay) && !replay->model.config.exact)
         e = transformer_keep_gradients_in(&replay->model, dtype_wide(dtype), err);
     if (e) return e;
-    if (dtype == F16) replay->model.loss_scale = REPLAY_LOSS_SCALE;
+    const double own_scale = replay->pass ? replay->pass->loss_scale : 0;
+    if (dtype == F16) replay->model.loss_scale = own_scale > 0 ? own_scale : REPLAY_LOSS_SCALE;
     const int n = replay->model.params * OPTIMIZER_MAX_STATES;
     replay->state = calloc((size_t)n, sizeof *replay->state);
     bool ok = replay->state != NULL && make_masters(replay);

@@ -24,6 +24,7 @@ struct replay_pass {
     const struct tensor *weights;       /* [params] F64 */
     const double *bias;                 /* [L, columns of a router] corrections of routers; NULL: zeros */
     const int32_t *route;               /* [L, N, k] the experts of each token; NULL: the routers' own choice */
+    double loss_scale;                  /* of a run in fp16; 0: REPLAY_LOSS_SCALE */
     bool (*wanted)(const void *context, const char *name);      /* which tensors are recorded */
     const void *context;
 };

@@ -3,8 +3,8 @@
 #include "ref/numeric/dtype.h"
 #include <string.h>
 
-static const struct { const char *name, *file_name; size_t size; double unit, step; } info[] = {
-#define X(id, name, file_name, bytes, unit, step) [id] = { name, file_name, bytes, unit, step },
+static const struct { const char *name, *file_name; size_t size; double unit, step, largest; } info[] = {
+#define X(id, name, file_name, bytes, unit, step, largest) [id] = { name, file_name, bytes, unit, step, largest },
     DTYPES(X)
 #undef X
 };
@@ -14,6 +14,7 @@ const char *dtype_name(enum dtype dtype) { return info[dtype].name; }
 const char *dtype_file_name(enum dtype dtype) { return info[dtype].file_name; }
 double dtype_unit(enum dtype dtype) { return info[dtype].unit; }
 double dtype_step(enum dtype dtype) { return info[dtype].step; }
+double dtype_largest(enum dtype dtype) { return info[dtype].largest; }
 enum dtype dtype_wide(enum dtype dtype) { return dtype == BF16 || dtype == F16 ? F32 : dtype; }
 
 bool dtype_is_narrow(enum dtype dtype) { return dtype_wide(dtype) != dtype; }

@@ -13,6 +13,8 @@ struct rounding rounding_of(enum dtype results, enum dtype sums, int parts)
                               .store = dtype_unit(results),
                               .tiny = dtype_step(results) / 2,
                               .sum_tiny = dtype_step(adds) / 2,
+                              .lost = 1 / dtype_largest(results),
+                              .sum_lost = 1 / dtype_largest(adds),
                               .parts = parts,
                               .gradient_parts = parts };
 }

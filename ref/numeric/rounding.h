@@ -8,7 +8,8 @@
  * A result that is stored is rounded once more.
  *
  * A subnormal number is off by up to half the smallest step of its format, whatever its size.  Sums of subnormal
- * numbers are exact; products are not.
+ * numbers are exact; products are not.  A number beyond the largest of its format becomes infinite, and its reciprocal
+ * 0: a sigmoid that is made of e^-x is 0 where e^-x is as large.
  *
  * check/recompute/ and cli/check_found.c bound recomputed results with these functions.  No function returns an
  * error code.
@@ -28,6 +29,8 @@ struct rounding {
     double store;                       /* unit roundoff of the format of results */
     double tiny;                        /* what underflow moves a stored number by: half its smallest step */
     double sum_tiny;                    /* the same of a number of the format that adds, such as a product */
+    double lost;                        /* a quotient 1 / x below this may be 0: x is stored as infinity */
+    double sum_lost;                    /* the same where x is a number of the format that adds */
     int parts;                          /* of each product that are stored and then added: devices along tp, split-K */
     int gradient_parts;                 /* the same of a gradient of weights: also microbatches; at least parts */
     bool fused;                         /* what is between the steps of an operation is not stored */

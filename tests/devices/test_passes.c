@@ -322,6 +322,39 @@ static void choices_are_read_with_corrections(void **state)
     close_start(&s);
 }
 
+/* How far the gradients of a run in fp16 are from ours, the furthest of all. */
+static double apart_with_scale(const struct start *start, const struct replay *ours, double scale)
+{
+    const struct replay_pass begins = { .step = 1, .weights = start->own.all, .wanted = every_gradient,
+                                        .loss_scale = scale };
+    struct replay run;
+    double most = 0;
+    if (replay_pass_run(&run, &start->golden, F16, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    for (int i = 0; i < run.records; i++)
+        most = fmax(most, sqrt(squared_distance(run.record[i].values, ours->record[i].values) /
+                               squared_distance(ours->record[i].values, tensor_none)));
+    replay_free(&run);
+    return most;
+}
+
+/* A pass in fp16 has the loss scale of the program: with a small one gradients are subnormal, and far from ours. */
+static void a_pass_has_the_loss_scale(void **state)
+{
+    struct start s;
+    struct replay ours;
+    (void)state;
+    open_start(&s, "golden/gpt2-tied.safetensors");
+    const struct replay_pass begins = { .step = 1, .weights = s.own.all, .wanted = every_gradient };
+    if (replay_pass_run(&ours, &s.golden, F64, &begins, NULL, &err) != OK) fail_msg("%s", err.text);
+    const double usual = apart_with_scale(&s, &ours, 0);
+    assert_true(apart_with_scale(&s, &ours, REPLAY_LOSS_SCALE) == usual);
+    const double small = apart_with_scale(&s, &ours, 0x1p-13);
+    print_message("with 2^-13 %.3g, with ours %.3g\n", small, usual);
+    assert_true(small > 8 * usual);
+    replay_free(&ours);
+    close_start(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -331,6 +364,7 @@ int main(void)
         cmocka_unit_test(parts_are_a_random_walk),
         cmocka_unit_test(a_right_program_is_seldom_called_wrong),
         cmocka_unit_test(few_twins_are_enough),
+        cmocka_unit_test(a_pass_has_the_loss_scale),
         cmocka_unit_test(choices_are_found),
         cmocka_unit_test(choices_are_read_with_corrections),
     };

@@ -1,5 +1,5 @@
 /* Operations whose steps store subnormal numbers: each may be off by half the smallest step of the format, and by what
- * the steps after it make of that.
+ * the steps after it make of that.  Sigmoids whose exponential is beyond the format's largest number.
  *
  * The program under test stores the result of every step, as PyTorch does without fused kernels.
  * tier: check
@@ -43,7 +43,8 @@ static double drawn(uint32_t n)
 
 /* ---- programs ---------------------------------------------------------------------------------------------------- */
 
-static double sigmoid(double x) { return stored(1 / (1 + exp(-x))); }
+/* The exponential may be infinite, and the sigmoid 0. */
+static double sigmoid(double x) { return stored(1 / stored(1 + stored(exp(-x)))); }
 static double times(double a, double b) { return stored(a * b); }
 
 /* The gradient of x sigmoid(a x) for x, factor after factor. */
@@ -417,9 +418,9 @@ static void check(struct run *r)
 
 /* Inputs of usual size, for norms also of a size whose squares are subnormal in fp16; or, of every second sample, some
  * that are subnormal, of every fourth all.  All gradients are subnormal: up to 60 steps. */
-static void compute(struct run *r, uint32_t sample)
+static void compute(struct run *r, uint32_t sample, double size)
 {
-    const double step = dtype_step(format), usual = r->program->is == &single_norm && sample % 4 == 0 ? 0.002 : 3;
+    const double step = dtype_step(format), usual = r->program->is == &single_norm && sample % 4 == 0 ? 0.002 : size;
     const int64_t in = r->program->in, out = r->program->out;
     for (int64_t row = 0; row < ROWS; row++) {
         for (int64_t i = 0; i < in; i++) {
@@ -449,6 +450,11 @@ static void configure(void)
 
 /* ---- tests ------------------------------------------------------------------------------------------------------- */
 
+static bool has_sigmoid(const struct program *program)
+{
+    return program->is == &single_swiglu || program->is == &single_silu || program->is == &single_clamped_swiglu;
+}
+
 static const enum dtype formats[] = { F16, BF16, F32 };
 
 static void steps_that_underflow_are_right(void **state)
@@ -460,13 +466,62 @@ static void steps_that_underflow_are_right(void **state)
             for (uint32_t sample = 0; sample < SAMPLES; sample++) {
                 static struct run r;
                 r.program = &programs[p], format = formats[t];
-                compute(&r, sample);
+                compute(&r, sample, 3);
                 check(&r);
                 assert_int_equal(r.results, 2);
                 if (r.wrong)
                     fail_msg("%s in %s: %s is %g times its bound: %g, not %g", programs[p].what, dtype_name(format),
                              r.first.name, r.first.ratio, r.first.have, r.first.want);
             }
+}
+
+/* The steps of a sigmoid are the same with usual gradients: e^-x of x below -11.1 is infinite in fp16, below -88.8 in
+ * bf16 and fp32. */
+static void sigmoids_that_overflow_are_right(void **state)
+{
+    static const double size[] = { 40, 300, 300 };
+    (void)state;
+    configure();
+    for (int t = 0; t < 3; t++)
+        for (int p = 0; p < PROGRAMS; p++)
+            for (uint32_t sample = 0; sample < SAMPLES && has_sigmoid(&programs[p]); sample++) {
+                static struct run r;
+                r.program = &programs[p], format = formats[t];
+                compute(&r, 4 * sample, size[t]);
+                for (int64_t row = 0; row < ROWS; row++) {
+                    for (int64_t i = 0; i < r.program->out; i++) r.dy[row][i] = stored(0.1 * drawn((uint32_t)(row + i)));
+                    r.program->input(r.dy[row], r.x[row], r.dx[row], row);
+                }
+                check(&r);
+                assert_int_equal(r.results, 2);
+                if (r.wrong)
+                    fail_msg("%s in %s: %s is %g times its bound: %g, not %g", programs[p].what, dtype_name(format),
+                             r.first.name, r.first.ratio, r.first.have, r.first.want);
+            }
+}
+
+/* A sigmoid that a program sets to 0 where e^-x is not infinite is wrong. */
+static void zeros_before_that_are_wrong(void **state)
+{
+    static struct run r;
+    (void)state;
+    configure();
+    r.program = &programs[1], format = F16;             /* silu */
+    compute(&r, 0, 3);
+    r.x[3][5] = stored(-10.5);
+    r.program->forward(r.x[3], r.y[3], 3), r.program->input(r.dy[3], r.x[3], r.dx[3], 3);
+    assert_true(r.y[3][5] < 0);
+    check(&r);
+    assert_int_equal(r.wrong, 0);
+    r.y[3][5] = 0;
+    check(&r);
+    assert_int_equal(r.wrong, 1);
+    assert_string_equal(r.first.name, "act/out");
+    r.x[3][5] = stored(-11.5);
+    r.program->forward(r.x[3], r.y[3], 3), r.program->input(r.dy[3], r.x[3], r.dx[3], 3);
+    assert_true(r.y[3][5] == 0);
+    check(&r);
+    assert_int_equal(r.wrong, 0);
 }
 
 /* Forty of the smallest steps are an error, at its place. */
@@ -478,7 +533,7 @@ static void more_than_steps_is_wrong(void **state)
         for (int p = 0; p < PROGRAMS; p++) {
             static struct run r;
             r.program = &programs[p], format = formats[t];
-            compute(&r, 2);
+            compute(&r, 2, 3);
             r.dx[3][5] += 40 * dtype_step(format);
             check(&r);
             if (r.wrong != 1) fail_msg("%s in %s: an error is not found", programs[p].what, dtype_name(format));
@@ -490,6 +545,8 @@ static void more_than_steps_is_wrong(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(steps_that_underflow_are_right),
+                                        cmocka_unit_test(sigmoids_that_overflow_are_right),
+                                        cmocka_unit_test(zeros_before_that_are_wrong),
                                         cmocka_unit_test(more_than_steps_is_wrong) };
     return cmocka_run_group_tests_name("subnormal numbers", tests, NULL, NULL);
 }

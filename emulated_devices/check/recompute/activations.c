@@ -107,6 +107,9 @@ static double squared_relu_chain(double x, struct unit unit)
 
 static double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
+/* A program makes the sigmoid of e^-x.  Where this becomes infinite the sigmoid is 0, and so is what it multiplies. */
+static double sigmoid_lost(double g, double lost) { return g < lost ? g : 0; }
+
 /* The product gate sigmoid(gate) up, in any order: the sigmoid, and its product with the gate or with up. */
 static double tiny_silu(double gate, double up, double g) { return fabs(gate * up) + fmax(fabs(up), g); }
 
@@ -114,7 +117,8 @@ static double tiny_silu(double gate, double up, double g) { return fabs(gate * u
 static struct element swiglu(double gate, double up, struct unit unit)
 {
     const double g = sigmoid(gate), y = gate * g * up;
-    return (struct element){ y, (6 + fabs(gate)) * unit.u * fabs(y) + unit.tiny * tiny_silu(gate, up, g) };
+    return (struct element){ y, (6 + fabs(gate)) * unit.u * fabs(y) + unit.tiny * tiny_silu(gate, up, g) +
+                                    fabs(gate * up) * sigmoid_lost(g, unit.lost) };
 }
 
 /* A program stores these before the product with up: the exponential, 1 plus it, the quotient, its product with the
@@ -122,7 +126,8 @@ static struct element swiglu(double gate, double up, struct unit unit)
 static double silu_steps(double gate, double up, struct unit unit)
 {
     const double g = sigmoid(gate);
-    return (4 - g) * unit.u * fabs(gate * g * up) + unit.tiny * tiny_silu(gate, up, g);
+    return (4 - g) * unit.u * fabs(gate * g * up) + unit.tiny * tiny_silu(gate, up, g) +
+           fabs(gate * up) * sigmoid_lost(g, unit.lost);
 }
 
 /* The gradient of x sigmoid(a x), s: sigmoid: the gradient that comes, times slope; its product with the sigmoid;
@@ -133,11 +138,14 @@ static double tiny_slope(double slope, double s, double a) { return fabs(slope) 
  * multiplies the error of its argument. */
 static struct element swiglu_slope(double dy, double gate, double up, bool first, struct unit unit)
 {
-    const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g), u = unit.u, from = 1 + fabs(gate);
+    const double g = sigmoid(gate), silu = gate * g, slope = g + silu * (1 - g), u = unit.u, from = 1 + fabs(gate),
+                 lost = sigmoid_lost(g, unit.lost);
     if (!first)
-        return (struct element){ dy * silu, (6 + fabs(gate)) * u * fabs(dy * silu) + unit.tiny * fabs(dy) * from };
+        return (struct element){ dy * silu, (6 + fabs(gate)) * u * fabs(dy * silu) + unit.tiny * fabs(dy) * from +
+                                                fabs(dy * gate) * lost };
     return (struct element){ dy * up * slope, fabs(dy * up) * (8 + fabs(gate)) * u * (g + fabs(silu) * (1 - g)) +
-                                                  unit.tiny * (fabs(dy * up) * from + tiny_slope(slope, g, 1)) };
+                                                  unit.tiny * (fabs(dy * up) * from + tiny_slope(slope, g, 1)) +
+                                                  fabs(dy * up) * from * lost };
 }
 
 /* A geglu is gelu(gate) up; its errors are those of gelu times up. */
@@ -164,7 +172,7 @@ static struct element clamped(double gate, double up, struct clamped c, struct u
     const double g = fmin(gate, c.limit), s = sigmoid(c.alpha * g), v = fmax(-c.limit, fmin(up, c.limit)) + 1,
                  y = g * s * v;
     return (struct element){ y, (9 + fabs(c.alpha * g)) * unit.u * fabs(y) + unit.tiny
-                            * (tiny_silu(g, v, s) + fabs(y)) };
+                            * (tiny_silu(g, v, s) + fabs(y)) + fabs(g * v) * sigmoid_lost(s, unit.lost) };
 }
 
 /* A clamped activation also stores the sigmoid's argument, and up plus 1. */
@@ -173,7 +181,8 @@ static double clamped_steps(double gate, double up, struct clamped clamped, stru
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),
         v = fmax(-clamped.limit, fmin(up, clamped.limit)) + 1,
                  y = fabs(g * s * v);
-    return (5 + 2 * fabs(clamped.alpha * g)) * unit.u * y + unit.tiny * (tiny_silu(g, v, s) + y);
+    return (5 + 2 * fabs(clamped.alpha * g)) * unit.u * y + unit.tiny * (tiny_silu(g, v, s) + y) +
+           fabs(g * v) * sigmoid_lost(s, unit.lost);
 }
 
 /* This is d gate if `first`, else d up; each factor of the product adds its units. */
@@ -182,15 +191,16 @@ static struct element clamped_slope(double dy, double gate, double up, bool firs
 {
     const double g = fmin(gate, clamped.limit), s = sigmoid(clamped.alpha * g),
         v = fmax(-clamped.limit, fmin(up, clamped.limit)) + 1,
-                 a = clamped.alpha * g, slope = s * (1 + a * (1 - s));
+                 a = clamped.alpha * g, slope = s * (1 + a * (1 - s)), lost = sigmoid_lost(s, unit.lost);
     /* The clamp cut this number, so its gradient is exactly 0. */
     if (first ? gate > clamped.limit : fabs(up) > clamped.limit) return (struct element){ 0, 0 };
     if (!first)
         return (struct element){ dy * g * s, (8 + fabs(a)) * unit.u * fabs(dy * g * s) +
-                                                 unit.tiny * fabs(dy) * (1 + fabs(g)) };
+                                                 unit.tiny * fabs(dy) * (1 + fabs(g)) + fabs(dy * g) * lost };
     return (struct element){ dy * v * slope,
                              fabs(dy * v) * (12 + 2 * fabs(a)) * unit.u * (s + fabs(a) * s * (1 - s)) +
-                                 unit.tiny * (fabs(dy * v) * (1 + fabs(a)) + tiny_slope(slope, s, clamped.alpha)) };
+                                 unit.tiny * (fabs(dy * v) * (1 + fabs(a)) + tiny_slope(slope, s, clamped.alpha)) +
+                                 fabs(dy * v) * (1 + fabs(a)) * lost };
 }
 
 /* Y [N, F] is made from X [N, 2 F]: gates are in the first half of a row, ups in the second. */
@@ -417,11 +427,12 @@ static struct single_value gate_times(struct single *single, struct tensor X, st
     const struct single_value v = single_value_new(single, tensor_rows(X), tensor_cols(X));
     for (int64_t i = 0; !single->failed && i < tensor_count(X); i++) {
         const double x = numbers(logits)[i / tensor_cols(X)], times = fabs(numbers(X)[i]),
-                     y = sigmoid(x) * numbers(X)[i];
+                     g = sigmoid(x), y = g * numbers(X)[i];
+        const struct unit computed = unit_computed(single), stored = unit_stored(single);
         single_put(v, i,
-                   (struct element){ y, (5 + fabs(x)) * single->rounding.sum * fabs(y)
-                                    + single->rounding.sum_tiny * times },
-                   single->rounding.store * fabs(y) + single->rounding.tiny * times);
+                   (struct element){ y, (5 + fabs(x)) * computed.u * fabs(y) +
+                                            (computed.tiny + sigmoid_lost(g, computed.lost)) * times },
+                   stored.u * fabs(y) + (stored.tiny + sigmoid_lost(g, stored.lost)) * times);
     }
     return v;
 }

@@ -261,7 +261,7 @@ static struct single_value input_of(struct single *single, const struct single_n
             const int64_t at = row * ld + h * pieces.width;
             const double *y = numbers(dY) + at, *x = numbers(X) + at, *wh = numbers(w) + norm_weight_of(&pieces, h);
             const struct pieces one = one_of(pieces, h);
-            piece_input(single, &one, y, x, wh, (struct unit){ 0, 0 }, numbers(v.y) + at, numbers(v.fused) + at);
+            piece_input(single, &one, y, x, wh, (struct unit){ 0 }, numbers(v.y) + at, numbers(v.fused) + at);
             piece_input(single, &one, y, x, wh, unit_stored(single), numbers(v.y) + at, numbers(v.steps) + at);
         }
     return v;

@@ -288,7 +288,10 @@ double own_result_apart(const struct own_pass *pass, const struct own_result *re
 
 void own_pass_close(struct own_pass *pass)
 {
-    for (int i = 0; i < pass->count; i++) free(pass->all[i].have), factor_free(pass->all[i].factor);
+    for (int i = 0; i < pass->count; i++) {
+        free(pass->all[i].have), free(pass->all[i].rest.truth);
+        factor_free(pass->all[i].factor);
+    }
     replay_free(&pass->plain);
     free(pass->all), free(pass->bias), free(pass->route);
     *pass = (struct own_pass){ 0 };

@@ -34,6 +34,13 @@ struct own_share {
     double bound, spread;               /* as of the whole */
 };
 
+/* Rounding may move a result by more than itself, and all of that in few directions: those of a token whose query is
+ * nearly zero before it is divided by its norm.  The rest is what is at right angles to them. */
+struct own_rest {
+    double *truth;                      /* [count] ours, with ACTUAL's part in these directions; NULL: there is no rest */
+    double off, bound;                  /* of ACTUAL's from `truth`, and what rounding does to it; over its norm */
+};
+
 /* A result of the pass, as ACTUAL has it and as our model computes it. */
 struct own_result {
     char name[RECORD_NAME];             /* that a pass over the first batch has: "grad/wte.weight", "loss" */
@@ -47,6 +54,7 @@ struct own_result {
     double bound, spread;               /* what rounding does to ours; what other choices of experts do, 0: there are
                                          * none */
     struct own_share share;             /* zeros where `factor` is there */
+    struct own_rest rest;
 };
 
 struct own_pass {

@@ -220,17 +220,18 @@ static inline void single_put(struct single_value value, int64_t i, struct eleme
     numbers(value.y)[i] = once.y, numbers(value.fused)[i] = once.off, numbers(value.steps)[i] = once.off + more;
 }
 
-/* How far the result of a step is off: relative, and absolutely where it is subnormal. */
-struct unit { double u, tiny; };
+/* How far the result of a step is off: relative, and absolutely where it is subnormal.  A quotient 1 / x below `lost`
+ * may be 0. */
+struct unit { double u, tiny, lost; };
 
 /* The rounding of a step that is computed, and of one whose result is stored. */
 static inline struct unit unit_computed(const struct single *single)
 {
-    return (struct unit){ single->rounding.sum, single->rounding.sum_tiny };
+    return (struct unit){ single->rounding.sum, single->rounding.sum_tiny, single->rounding.sum_lost };
 }
 static inline struct unit unit_stored(const struct single *single)
 {
-    return (struct unit){ single->rounding.store, single->rounding.tiny };
+    return (struct unit){ single->rounding.store, single->rounding.tiny, single->rounding.lost };
 }
 
 /* How far a number is off that a step has rounded. */

@@ -169,7 +169,7 @@ static struct single_value mix_logits(struct single *single, const struct single
     for (int64_t i = 0; !single->failed && i < single->cursor.N; i++) {
         const double *dy = numbers(dY) + i * D, *h = numbers(X) + i * D * P, *x = numbers(logits) + i * P;
         /* Both calls write the same values; only the bounds differ. */
-        mix_row(single, dy, h, x, D, numbers(scratch), (struct unit){ 0, 0 }, numbers(v.y) + i * P,
+        mix_row(single, dy, h, x, D, numbers(scratch), (struct unit){ 0 }, numbers(v.y) + i * P,
                 numbers(v.fused) + i * P);
         mix_row(single, dy, h, x, D, numbers(scratch), unit_stored(single), numbers(v.y) + i * P,
                 numbers(v.steps) + i * P);

@@ -5,6 +5,7 @@
 #include "emulated_devices/check/report/checked_kinds.h"
 #include "emulated_devices/check/report/biases.h"
 #include "emulated_devices/check/report/choices.h"
+#include "emulated_devices/check/report/rest.h"
 #include "ref/numeric/distance.h"
 #include "ref/model/kinds.h"
 #include <math.h>
@@ -28,6 +29,7 @@ struct later {
     double *loss;                       /* [steps] ACTUAL's; of the steps that were run, ours */
     double loss_bound;                  /* the largest of all steps; infinite: a step could not be run */
     bool known_wrong;                   /* an operation of the first pass is wrong */
+    double loss_scale;                  /* of a program in fp16 */
 };
 
 /* In the result the losses of all steps are one tensor, which is judged at the end. */
@@ -184,6 +186,18 @@ static enum error_code passes_measure(const struct later *later, struct own_pass
     return e;
 }
 
+/* Two sums of the same distance, in doubles. */
+static const double SAME_DISTANCE = 1 + 1e-9;
+
+/* A result that is nearer to ours than this is right to that part of itself, however far rounding may move it: its
+ * half, its double and zeros are further off.  Its share is off by at most half as much: that of its half is 0.5. */
+static const double NEAR = 0.5;
+
+static bool passes_is_near(const struct own_result *result)
+{
+    return !result->factor && result->off <= NEAR && result->share.off <= NEAR / 2;
+}
+
 /* This bound follows from the share where the whole says less.  The whole of a gradient that is nearly zero may move by
  * more than itself, in all directions: zeros would be within its bound.  Its share tells whether it is one like ours.
  * @return 0: the share says nothing. */
@@ -192,7 +206,9 @@ static double share_bound(const struct own_result *result)
     const struct own_share *const s = &result->share;
     if (!share_counts(result)) return 0;
     if (s->off > fmax(s->bound, s->spread)) return fmax(s->bound, s->spread);               /* it is wrong */
-    return result->off <= result->bound && !bound_decides(result->bound) ? fmax(s->bound, result->off) : 0;
+    /* The comparison adds up the same distance in another order. */
+    return result->off <= result->bound && !bound_decides(result->bound)
+               ? fmax(s->bound, result->off * SAME_DISTANCE) : 0;
 }
 
 /* The bound that a distance is held to.  Where rounding explains much, a result that is near is right to that part of
@@ -202,10 +218,38 @@ static double passes_bound(const struct later *later, const struct own_pass *pas
 {
     const double of_share = share_bound(result);
     if (later->known_wrong && !is_settled_by_few(later, pass, result)) return INFINITY;
+    if (of_share > 0 && (bound_decides(of_share) || result->off > of_share)) return of_share;
+    if (result->off <= result->bound && !bound_decides(result->bound) && passes_is_near(result)) return NEAR;
     if (of_share > 0) return of_share;
     if (result->off <= result->bound)
         return result->bound > LOOSE_BOUND && result->off <= LOOSE_BOUND ? LOOSE_BOUND : result->bound;
-    return result->off <= result->spread ? INFINITY : fmax(result->bound, result->spread);
+    if (result->off <= result->spread) return result->off <= LOOSE_BOUND ? LOOSE_BOUND : INFINITY;
+    return fmax(result->bound, result->spread);
+}
+
+/* Only what cannot be judged as a whole is judged by its rest. */
+struct passes_of { const struct later *later; const struct own_pass *pass; };
+
+static bool passes_leaves_open(const void *context, const struct own_result *result)
+{
+    const struct passes_of *const of = context;
+    return result->entry != LOSS_OF_STEP && !bound_decides(passes_bound(of->later, of->pass, result)) &&
+           result->off <= result->bound;
+}
+
+/* A rest is wrong if it is off by as much as few twins would settle: a direction that no run has shown is none of a
+ * right program's, or a seldom one. */
+static double rest_bound(const struct own_rest *rest)
+{
+    return passes_is_settled(rest->off, rest->bound, FEW_TWINS) ? rest->bound : INFINITY;
+}
+
+static enum error_code passes_measure_rests(const struct later *later, struct own_pass *pass, struct error *err)
+{
+    const struct passes_of of = { later, pass };
+    if (later->known_wrong) return OK;
+    return rest_measure(pass, later->format, choices_twin(later->format, &later->rounding),
+                        (struct rest_wanted){ passes_leaves_open, &of }, err);
 }
 
 /* ---- one step ---------------------------------------------------------------------------------------------------- */
@@ -240,9 +284,10 @@ static enum error_code passes_compare(struct later *later, int64_t step, const s
             continue;
         }
         struct checked *c = &later->result->all[r->entry];
-        c->bound = passes_bound(later, pass, r);
+        c->bound = r->rest.truth ? rest_bound(&r->rest) : passes_bound(later, pass, r);
+        const struct tensor truth = r->rest.truth ? tensor_2d(r->rest.truth, F64, r->dim[0], r->dim[1]) : ours;
         if (r->factor) e = passes_compare_factor(later, r, ours, c, err);
-        else e = checker_compare(later->golden, later->actual, ours, c, later->format, err);
+        else e = checker_compare(later->golden, later->actual, truth, c, later->format, err);
     }
     return e;
 }
@@ -258,6 +303,7 @@ static enum error_code passes_judge_pass(struct later *later, int64_t step, stru
     if (!later->known_wrong && !is_decided(pass, 0))
         e = choices_explain(pass, later->golden, later->format, &later->rounding, err);
     if (!e) e = passes_measure(later, pass, err);
+    if (!e) e = passes_measure_rests(later, pass, err);
     if (!e) e = passes_compare(later, step, pass, err);
     if (e || later->biases == 0) return e;
     /* The next step begins with corrections that follow from this step's choices, or with the program's own. */
@@ -274,6 +320,7 @@ static enum error_code passes_judge_step(struct later *later, int64_t step, stru
     struct own_pass pass;
     enum error_code e = own_pass_open(&pass, &own, later->golden, step, later->bias, err);
     if (e) return e;
+    pass.begins.loss_scale = later->loss_scale;
     e = passes_choose(later, step, &pass, err);
     const bool needed = !e && (pass.count > 0 || moves);
     if (needed) e = own_weights_read(&own, later->golden, later->actual, later->optimizer, step, err);
@@ -349,6 +396,21 @@ static enum error_code passes_open(struct later *later, struct error *err)
     return OK;
 }
 
+/* The loss scale of a program in fp16, by which gradients are multiplied that a dump stores in 16 bits.  Where it is
+ * less than ours they are subnormal sooner.  A dump that stores none does not tell. */
+static double passes_loss_scale(const struct actual *actual)
+{
+    double least = REPLAY_LOSS_SCALE;
+    for (int i = 0; i < actual->entries; i++) {
+        const struct actual_entry *const one = &actual->entry[i];
+        const cJSON *const times = cJSON_GetObjectItemCaseSensitive(one->layout, "times");
+        if (strcmp(one->stored->dtype, dtype_file_name(F16)) != 0 || !strstr(one->stored->name, "grad/")) continue;
+        const double scale = cJSON_IsNumber(times) ? 1 / fabs(times->valuedouble) : 1;
+        if (scale > 0 && scale < least) least = scale;
+    }
+    return actual->loss_scale > 0 ? fmin(least, actual->loss_scale) : least;
+}
+
 /* A number, such as the loss, may be wrong where nothing else is. */
 static bool passes_known_wrong(const struct singles *singles)
 {
@@ -365,7 +427,8 @@ enum error_code passes_judge(const struct golden *golden, const struct actual *a
                              struct error *err)
 {
     struct later l = { .golden = golden, .actual = actual, .format = format, .rounding = rounding,
-                       .singles = singles, .result = result, .known_wrong = passes_known_wrong(singles) };
+                       .singles = singles, .result = result, .known_wrong = passes_known_wrong(singles),
+                       .loss_scale = passes_loss_scale(actual) };
     enum error_code e = golden->every_step ? passes_open(&l, err) : OK;
     for (const char *at = NULL; !e && golden->every_step
          && (at = golden_next_optimizer(golden, at, l.optimizer)) != NULL;)
