@@ -15,9 +15,10 @@ enum error_code sections_open(struct sections *sections, const struct plan *plan
 {
     *sections = (struct sections){ .count = count, .at = calloc((size_t)count, sizeof *sections->at),
                                    .stage = calloc((size_t)count, sizeof *sections->stage),
+                                   .first = calloc((size_t)count + 1, sizeof *sections->first),
                                    .rows = calloc((size_t)count, sizeof *sections->rows) };
     for (int i = 0; i < count && sections->at; i++) sections->at[i] = *plan, sections->at[i].sections = NULL;
-    if (sections->at && sections->stage && sections->rows) return OK;
+    if (sections->at && sections->stage && sections->first && sections->rows) return OK;
     sections_free(sections);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d sections", count);
 }
@@ -25,7 +26,7 @@ enum error_code sections_open(struct sections *sections, const struct plan *plan
 void sections_free(struct sections *sections)
 {
     for (int i = 0; i < sections->count && sections->rows; i++) free(sections->rows[i]);
-    free(sections->at), free(sections->stage), free(sections->rows);
+    free(sections->at), free(sections->stage), free(sections->first), free(sections->rows);
     *sections = (struct sections){ 0 };
 }
 
@@ -191,7 +192,7 @@ static enum error_code check_layers(const struct plan *plan, struct error *err)
 }
 
 /* Sections on the same devices are a stage; the next stage begins where these devices end. */
-static enum error_code check_devices(struct plan *plan, int *stage, struct error *err)
+static enum error_code check_devices(struct plan *plan, int *stage, int *first, struct error *err)
 {
     struct interval before = { 0, 0 };
     int stages = 0;
@@ -209,9 +210,10 @@ static enum error_code check_devices(struct plan *plan, int *stage, struct error
         if (own.first > interval_end(before))
             return fail(err, ERR_PLAN, "%s: device %lld before has no layers; stages are on consecutive devices",
                         name_of(at).text, (long long)interval_end(before));
-        stage[i] = stages++;
+        first[stages] = (int)own.first, stage[i] = stages++;
         before = own;
     }
+    first[stages] = (int)interval_end(before);
     plan->mesh.devices = (int)interval_end(before);
     for (int i = 0; i < plan->sections->count; i++) plan->sections->at[i].mesh.of = plan->mesh.devices;
     return OK;
@@ -278,7 +280,7 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     enum error_code e = check_layers(plan, err);
     plan->mesh = (struct mesh){ .devices = 0 };
     for (enum axis a = 0; a < AXIS_COUNT; a++) plan->mesh.size[a] = 1;
-    if (!e) e = check_devices(plan, all->stage, err);
+    if (!e) e = check_devices(plan, all->stage, all->first, err);
     if (e) return e;
     all->stages = all->stage[all->count - 1] + 1;
     for (int i = 0; i < all->count && !e; i++) {

@@ -13,7 +13,7 @@ static struct account boxings_cost(const struct trainer *trainer)
     for (int s = 1; s < trainer->plan.sections->count; s++)
         for (enum crossing c = 0; c < CROSSINGS; c++)
             for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].of[c]; m++)
-                boxing_cost(&trainer->boundary[s].of[c][m], &trainer->between, crossing_dtype(&trainer->plan, c),
+                boxing_cost(boundary_boxing(&trainer->boundary[s], c, m), &trainer->between, crossing_dtype(&trainer->plan, c),
                             &ledger);
     if (trainer->tied) tied_cost(trainer->tied, trainer, &ledger);
     return ledger.of[TRAFFIC_PIPELINE];

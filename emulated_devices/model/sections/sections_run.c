@@ -33,8 +33,8 @@ static struct stage *stage_of(const struct walk *walk, int section) { return wal
 /* The boxing of a microbatch before a section; NULL: nothing of the kind crosses. */
 static const struct boxing *boxing_of(const struct walk *walk, int section, int micro, enum crossing crossing)
 {
-    const struct boxing *const of = walk->trainer->boundary[section].of[crossing];
-    return of ? &of[micro] : NULL;
+    const struct boundary *const boundary = &walk->trainer->boundary[section];
+    return boundary->of[crossing] ? boundary_boxing(boundary, crossing, micro) : NULL;
 }
 
 static enum error_code no_stream(int micro, struct error *err)
