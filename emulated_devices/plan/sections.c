@@ -243,14 +243,14 @@ static enum error_code check_balance(const struct plan *plan, struct error *err)
     if (plan->model.mlp != MLP_MIXTURE || mixture->balance_coefficient <= 0) return OK;
     for (int i = 0; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
         if (plan->sections->at[i].rows)
-            return fail(err, ERR_PLAN, "--balance-over microbatch: %s share rows in proportions, so their microbatches "
+            return fail(err, ERR_PLAN, "--balance-over microbatch: rows of %s are in proportions, so its microbatches "
                         "are others; use --balance-over batch or sequence", name_of(&plan->sections->at[i]).text);
     for (int i = 1; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
         if (plan->sections->at[i].mesh.size[DP] != first->mesh.size[DP])
-            return fail(err, ERR_PLAN, "--balance-over microbatch: %s have dp %d and %s dp %d, so their microbatches "
-                        "are others; use --balance-over batch or sequence", name_of(first).text,
-                        first->mesh.size[DP], name_of(&plan->sections->at[i]).text,
-                        plan->sections->at[i].mesh.size[DP]);
+            return fail(err, ERR_PLAN, "--balance-over microbatch: dp is %d in %s and %d in %s, so their microbatches "
+                        "are others; use --balance-over batch or sequence", first->mesh.size[DP],
+                        name_of(first).text, plan->sections->at[i].mesh.size[DP],
+                        name_of(&plan->sections->at[i]).text);
     return OK;
 }
 

@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/train/layered.h"
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/run/report/report.h"
+#include "emulated_devices/train/dry_run/alike.h"
 #include "ref/io/output.h"
 #include "ref/io/time_left.h"
 #include "ref/machine/measure.h"
@@ -109,8 +110,15 @@ static enum error_code solve_tables(const struct layered *layered, struct layere
     return e;
 }
 
-/* Steps of more devices take minutes to plan: none of a plan with sections stands for another. */
-enum { PLANNED_DEVICES = 64 };
+/* A step in which more devices run takes minutes to plan: few of them stand for others. */
+enum { PLANNED_LIVES = 256 };
+
+static bool is_quick(const struct plan *plan)
+{
+    char unread[200];
+    const struct folding f = plan_alike(plan, unread);
+    return folding_lives(&f) <= PLANNED_LIVES;
+}
 
 static enum error_code plan_row(const struct layered *layered, struct layered_row *row, struct error *err)
 {
@@ -118,12 +126,12 @@ static enum error_code plan_row(const struct layered *layered, struct layered_ro
     struct plan plan, base = layered->searched->options->plan;
     struct sections sections;
     struct candidate planned = { .time = 0 };
-    if (!layered->of_model || table->devices > PLANNED_DEVICES) return OK;
+    if (!layered->of_model) return OK;
     struct cluster placed = *base.cluster;
     if (row->search.slot) placed.slot = row->search.slot, base.cluster = &placed;
     enum error_code e = layer_plan_sections(table, &row->search.best, &base, &plan, &sections, err);
     if (e) return e;
-    e = search_plan(&plan, &planned, err);
+    if (is_quick(&plan)) e = search_plan(&plan, &planned, err);
     sections_free(&sections);
     row->step = planned.time, row->peak = planned.peak;
     return e;

@@ -313,11 +313,11 @@ static bool has_all(const struct intervals *list, struct interval whole)
     return list->count == 1 && interval_equal(list->at[0], whole);
 }
 
-bool boxing_side_turns(const struct boxing_side *side, int parts)
+/* From the first row that a device of the side has to the last. */
+static struct interval side_rows(const struct boxing_side *side)
 {
-    const int n = side_devices(side);
     struct interval whole = { 0, 0 };
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < side_devices(side); i++) {
         const struct interval own = span(&side->part[i].rows);
         if (own.count == 0) continue;
         if (whole.count == 0) whole = own;
@@ -325,14 +325,32 @@ bool boxing_side_turns(const struct boxing_side *side, int parts)
             end = interval_end(own) > interval_end(whole) ? interval_end(own) : interval_end(whole);
         whole = (struct interval){ first, end - first };
     }
-    if (n % parts != 0 || whole.count % parts != 0) return false;
-    for (int i = 0; i < n; i++) {
+    return whole;
+}
+
+/* Whether the device that is a part further has the same columns, and rows that are moved on by so many. */
+static bool side_moves(const struct boxing_side *side, int parts, struct interval whole, int64_t by)
+{
+    const int n = side_devices(side);
+    bool moves = n % parts == 0;
+    for (int i = 0; i < n && moves; i++) {
         const struct part *const own = &side->part[i], *const next = &side->part[(i + n / parts) % n];
-        if (!is_moved(&next->cols, &own->cols, (struct interval){ 0, own->dim[1] }, 0)) return false;
-        if (!(has_all(&own->rows, whole) && has_all(&next->rows, whole))
-            && !is_moved(&next->rows, &own->rows, whole, whole.count / parts)) return false;
+        moves = is_moved(&next->cols, &own->cols, (struct interval){ 0, own->dim[1] }, 0)
+            && ((has_all(&own->rows, whole) && has_all(&next->rows, whole))
+                || is_moved(&next->rows, &own->rows, whole, by));
     }
-    return true;
+    return moves;
+}
+
+bool boxing_side_turns(const struct boxing_side *side, int parts)
+{
+    const struct interval whole = side_rows(side);
+    return whole.count % parts == 0 && side_moves(side, parts, whole, whole.count / parts);
+}
+
+bool boxing_side_stays(const struct boxing_side *side, int parts)
+{
+    return side_moves(side, parts, side_rows(side), 0);
 }
 
 bool boxing_stream_turns(const struct plan *plan, int micro, bool gradient, int parts)

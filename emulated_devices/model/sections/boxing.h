@@ -60,9 +60,10 @@ enum error_code boxing_make(struct boxing *, const struct plan *from, const stru
                             bool gradient, struct error *);
 void boxing_free(struct boxing *);
 
-/** Whether turning a side by one of so many parts of its devices moves what they have by as large a part of the whole:
- *  then devices of a class box alike (comm/folding.h).  A device that has everything may stay as it is. */
+/** Whether turning a side by one of so many parts of its devices moves what they have by as large a part of the whole;
+ *  or does not move that.  If both sides turn so, or both stay, devices of a class box alike (comm/folding.h). */
 bool boxing_side_turns(const struct boxing_side *, int parts);
+bool boxing_side_stays(const struct boxing_side *, int parts);
 
 /** The same of the stream of a microbatch, or of its gradient; also false without memory. */
 bool boxing_stream_turns(const struct plan *, int micro, bool gradient, int parts);
