@@ -215,6 +215,7 @@ static enum error_code layered_solve(struct layered *layered, struct error *err)
     const bool found = layered->rows > 0 && layered->row[0].found;
     if (found) layered_print(layered);
     if (found && search_asked.out) e = fail_about(err, layered_write(layered, search_asked.out, err), "--out");
+    if (!e && found && search_asked.page) e = fail_about(err, layered_page(layered, search_asked.page, err), "--page");
     if (!e && layered->searched->options->json) e = layered_json(layered, err);
     return e || found ? e : layered_nothing_fits(layered, err);
 }

@@ -43,6 +43,10 @@ struct layer_cost {
     uint64_t shared;                    /* of these, weights and gradients: to the copies of the layer */
 };
 
+/* A product of a layer, [rows, inner] x [inner, columns], of a microbatch. */
+struct layer_product { int64_t rows, inner, columns; };
+enum { LAYER_PRODUCTS_MOST = 8 };
+
 /* An operator reads what another has computed. */
 struct layer_link { int from, to; };
 
@@ -64,6 +68,8 @@ struct layer_table {
     struct { int devices; double rate; } level[CLUSTER_LEVELS];         /* of a unit, 0: all; 10^6 bytes a second */
     double *bandwidth;                  /* [devices * devices] measured rates from one device to another, likewise;
                                          * NULL: those of the levels */
+    int products;                       /* entries of `product`; 0: the table does not say them */
+    struct layer_product product[LAYER_PRODUCTS_MOST];  /* of every layer, each reading the one before: for rec_core */
     int links;                          /* entries of `link` */
     struct layer_link *link;            /* [links] a graph of operators; NULL: each layer reads the one before */
 };

@@ -233,6 +233,17 @@ static enum error_code open_costs(struct layer_table *table, struct error *err)
     return layer_table_check(table, "--planner", err);
 }
 
+/* The products of a layer: to heads, from heads, and both of the feed-forward part. */
+static void put_products(struct layer_table *table, const struct plan *base)
+{
+    const struct model_config *const m = &base->model;
+    const int64_t rows = base->B / table->micros * base->S;
+    const struct layer_product all[] = { { rows, m->D, (m->H + 2 * m->K) * m->A }, { rows, m->H * m->A, m->D },
+                                         { rows, m->D, m->F }, { rows, m->F, m->D } };
+    table->products = sizeof all / sizeof *all;
+    memcpy(table->product, all, sizeof all);
+}
+
 static enum error_code take_machine(struct layer_table *table, const struct plan *base, struct error *err)
 {
     const struct cluster *const c = base->cluster;
@@ -240,6 +251,7 @@ static enum error_code take_machine(struct layer_table *table, const struct plan
         for (int b = 0; b < table->sizes; b++)
             table->hop[a][b] = measure_hop(base, table->size[a], table->size[b], table->micros);
     table->stream = (uint64_t)(base->B / table->micros * base->S * base->model.D) * dtype_size(base->dtype);
+    put_products(table, base);
     table->levels = c ? c->levels : 0;
     for (int l = 0; l < table->levels; l++)
         table->level[l].devices = c->link[l].devices, table->level[l].rate = (double)c->link[l].rate;
