@@ -160,8 +160,8 @@ const char *folding_describe(const struct folding *folding, char *out, int size)
     int used = snprintf(out, (size_t)size, "%s", folding_is_none(folding) ? "nothing" : "");
     const char *between = "";
     if (folding->first && !folding_is_none(folding))
-        snprintf(out, (size_t)size, folding->stages == 1 ? "%d equal parts of the stage" : "%d equal parts of each stage",
-                 folding_share(folding));
+        snprintf(out, (size_t)size, "%d equal parts of %s stage", folding_share(folding),
+                 folding->stages == 1 ? "the" : "each");
     for (enum axis a = 0; a < AXIS_COUNT && used < size && !folding->first; a++)
         if (folding->every[a] < folding->mesh.size[a]) {
             used += snprintf(out + used, (size_t)(size - used), "%s%s %d -> %d", between, axis_name(a),

@@ -52,7 +52,7 @@ int folding_move(const struct folding *, int rank, int from);
 /** A device, moved along one axis to the next of its class.  Stages are turned along dp, and along no other axis. */
 int folding_next(const struct folding *, int rank, enum axis);
 
-/** Text such as "dp 64 -> 1, tp 8 -> 1", "16 equal parts of each stage"; "nothing" if nothing is folded.  @return out. */
+/** Text such as "dp 64 -> 1, tp 8 -> 1", "16 equal parts of each stage"; "nothing" if nothing is.  @return out. */
 const char *folding_describe(const struct folding *, char *out, int size);
 
 #endif

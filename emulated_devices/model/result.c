@@ -92,8 +92,9 @@ static struct across across_to(const struct trainer *trainer, int stage)
     const int rank = trainer->comm->rank, *const begin = trainer->plan.sections->first;
     const int own = plan_place(&trainer->plan, rank);
     const int64_t here = begin[own + 1] - begin[own], there = begin[stage + 1] - begin[stage], at = rank - begin[own];
-    return (struct across){ begin[stage] + (int)(at * there / here), begin[stage] + (int)((at * there + here - 1) / here),
-                            begin[stage] + (int)(((at + 1) * there + here - 1) / here) };
+    const int64_t asks = at * there / here, first = (at * there + here - 1) / here,
+        end = ((at + 1) * there + here - 1) / here;
+    return (struct across){ begin[stage] + (int)asks, begin[stage] + (int)first, begin[stage] + (int)end };
 }
 
 static int result_stages(const struct trainer *trainer)

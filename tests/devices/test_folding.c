@@ -299,8 +299,8 @@ static void draw_section_of(struct plan *q, int n, int copies, const uint64_t se
     q->recompute = recompute[(int)(random_uniform(seed, 4, (uint64_t)n) * 3)];
 }
 
-/* Stages of 4, 8 and 16 devices with two sections each, of meshes and schemes of their own, on each cluster; some models
- * are mixtures, and some have one embedding at both ends. */
+/* Stages of 4, 8 and 16 devices with two sections each, of meshes and schemes of their own, on each cluster; some
+ * models are mixtures, and some have one embedding at both ends. */
 static void test_sections(void **state)
 {
     static const int devices[][3] = { { 8, 8, 0 }, { 4, 8, 0 }, { 16, 0, 0 }, { 8, 4, 16 }, { 4, 4, 4 } };
@@ -314,8 +314,11 @@ static void test_sections(void **state)
         char what[600];
         int count = 0, at = 0;
         p.model.tied = n % 4 == 0, p.B = n % 7 == 6 ? 49 : 48, p.micros = 1 + (int)(n % 3);
-        if (n % 4 == 1) case_take_mixtral(&p);
-        if (n % 4 == 1) p.model.mixture.E = 4, p.model.mixture.balance = (struct balance_rule){ OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_ALL };
+        if (n % 4 == 1) {
+            case_take_mixtral(&p);
+            p.model.mixture.E = 4;
+            p.model.mixture.balance = (struct balance_rule){ OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_ALL };
+        }
         p.cluster = &clusters[n % 3];
         while (count < 3 && of[count]) count++;
         p.model.L = 2 * count;

@@ -25,7 +25,7 @@ bool layered_asked(void)
 /* Plans by layers have stages of sections; these words are of other plans. */
 static enum error_code check_words(const struct searched *searched, struct error *err)
 {
-    static const char *const flags[] = { "--pp", "--ep", "--schedule", "--chunks", "--dispatch", "--offload",
+    static const char *const flags[] = { "--pp", "--schedule", "--chunks", "--offload",
                                          "--head-parallel", "--ring-window", "--context-first" },
         *const ends[] = { "--plans", "--seconds", "--top" };
     const struct train_options *const o = searched->options;
@@ -151,6 +151,10 @@ static enum error_code solve_row(const struct layered *layered, struct layered_r
         if (e == ERR_PLAN) return snprintf(row->refused, sizeof row->refused, "%s", err->text), OK;
         if (e || !row->found) break;
         e = plan_row(layered, row, err);
+        /* The table does not know what sections of a plan must have in common. */
+        if (e == ERR_PLAN)
+            return snprintf(row->refused, sizeof row->refused, "%s's plan: %.380s", row->planner->name, err->text),
+                   row->found = false, OK;
         row->above = memory > 0 && row->peak > memory;
         if (!row->above || row->peak - memory >= row->memory) break;
         row->memory -= row->peak - memory;

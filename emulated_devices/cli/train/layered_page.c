@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLOURS = 8, DRAWN_STAGES = 32, DRAWN_ACTIONS = 20000 };
+enum { COLOURS = 12, DRAWN_STAGES = 32, DRAWN_ACTIONS = 20000 };
 
 static struct figure page_seconds(double picoseconds) { return picoseconds_format(picoseconds); }
 
@@ -19,12 +19,14 @@ static uint64_t peak_of(const struct layered_row *row)
 
 static const char page_style[] =
     "tr.first td{font-weight:600}.dot{display:inline-block;width:11px;height:11px;border-radius:50%;"
-    "margin:0 6px -1px 0}.chart.tall svg{height:300px}\n";
+    "margin:0 6px -1px 0}td.name{white-space:nowrap}td.known{min-width:260px}.lane{grid-template-columns:64px 1fr}\n"
+    ":root{--c8:#5b6470;--c9:#9aa51a;--c10:#e05297;--c11:#3f51b5}@media(prefers-color-scheme:dark){:root{--c8:#9aa5b1;"
+    "--c9:#cdd65a;--c10:#ff8dbd;--c11:#8f9cf0}}\n";
 
-/* A cell of text, or of a number at the right. */
-static void cell(FILE *file, bool number, const char *text)
+/* A cell of a number, at the right. */
+static void cell(FILE *file, const char *text)
 {
-    fputs(number ? "<td class=\"n\">" : "<td>", file);
+    fputs("<td class=\"n\">", file);
     page_text(file, text);
     fputs("</td>", file);
 }
@@ -34,25 +36,26 @@ static void cell(FILE *file, bool number, const char *text)
 static void table_row(FILE *file, const struct layered_row *row, int place)
 {
     char text[32];
-    fprintf(file, "<tr%s><td><i class=\"dot\" style=\"background:var(--c%d)\"></i>",
+    fprintf(file, "<tr%s><td class=\"name\"><i class=\"dot\" style=\"background:var(--c%d)\"></i>",
             place == 0 && row->found ? " class=\"first\"" : "", place % COLOURS);
     page_text(file, row->planner->name);
     fputs("</td>", file);
     if (row->found) {
-        cell(file, true, picoseconds_format((double)row->search.verdict.time).text);
-        cell(file, true, row->step > 0 ? picoseconds_format((double)row->step).text : "-");
-        cell(file, true, size_format(peak_of(row)).text);
+        cell(file, picoseconds_format((double)row->search.verdict.time).text);
+        cell(file, row->step > 0 ? picoseconds_format((double)row->step).text : "-");
+        cell(file, size_format(peak_of(row)).text);
         snprintf(text, sizeof text, "%d", row->search.best.stages);
-        cell(file, true, text);
+        cell(file, text);
         snprintf(text, sizeof text, "%d", layered_table(row)->micros);
-        cell(file, true, text);
+        cell(file, text);
     } else {
-        cell(file, true, row->refused[0] ? "refused" : "none fits");
-        for (int i = 0; i < 4; i++) cell(file, true, "-");
+        cell(file, row->refused[0] ? "refused" : "none fits");
+        for (int i = 0; i < 4; i++) cell(file, "-");
     }
-    cell(file, true, time_format(row->seconds).text);
-    cell(file, false, row->refused[0] ? row->refused : row->search.note[0] ? row->search.note : row->planner->promise);
-    fputs("</tr>\n", file);
+    cell(file, time_format(row->seconds).text);
+    fputs("<td class=\"known\">", file);
+    page_text(file, row->refused[0] ? row->refused : row->search.note[0] ? row->search.note : row->planner->promise);
+    fputs("</td></tr>\n", file);
 }
 
 static void part_planners(FILE *file, const struct layered *layered)
@@ -75,7 +78,8 @@ static void take_axes(const struct layered *layered, struct axis_range *x, struc
         const struct layer_search *const s = &layered->row[i].search;
         if (layered->row[i].found)
             axis_take(x, (double)s->verdict.memory), axis_take(y, (double)s->verdict.time);
-        for (int p = 0; p < s->points; p++) axis_take(x, (double)s->point[p].memory), axis_take(y, (double)s->point[p].time);
+        for (int p = 0; p < s->points; p++)
+            axis_take(x, (double)s->point[p].memory), axis_take(y, (double)s->point[p].time);
     }
     axis_take(x, 0), axis_take(y, 0);
     x->most *= 1.05, y->most *= 1.05;
@@ -105,8 +109,9 @@ static void draw_dots(FILE *file, const struct layered *layered, const struct ax
     for (int i = layered->rows - 1; i >= 0; i--) {      /* the first is on top */
         const struct layer_verdict *const v = &layered->row[i].search.verdict;
         if (!layered->row[i].found) continue;
-        fprintf(file, "<path d=\"M%.1f %.1fv.01\" stroke=\"var(--c%d)\" stroke-width=\"%d\" stroke-linecap=\"round\"/>\n",
-                1000 * axis_at(x, (double)v->memory), 1000 - 1000 * axis_at(y, (double)v->time), i % COLOURS,
+        fprintf(file, "<path d=\"M%.1f %.1fv.01\" stroke=\"var(--c%d)\" stroke-width=\"%d\" "
+                "stroke-linecap=\"round\"/>\n", 1000 * axis_at(x, (double)v->memory),
+                1000 - 1000 * axis_at(y, (double)v->time), i % COLOURS,
                 i == 0 ? 14 : 9);
     }
 }
@@ -134,8 +139,8 @@ static void part_frontier(FILE *file, const struct layered *layered)
         fprintf(file, "<span><i class=\"dot\" style=\"background:var(--c%d)\"></i>%s</span> ", i % COLOURS,
                 layered->row[i].planner->name);
     }
-    fputs("</p><p class=\"soft\">A dot is a planner's plan; several may be in one place. A line is the frontier of plans of "
-          "one stage: no such plan is both faster and leaner.", file);
+    fputs("</p><p class=\"soft\">A dot is a planner's plan; several may be in one place. A line is the frontier of "
+          "plans of one stage: no such plan is both faster and leaner.", file);
     if (memory > 0 && (double)memory <= x.most) fputs(" The dashed line is the memory of a device.", file);
     fputs("</p>\n", file);
     page_part_end(file);
@@ -168,11 +173,10 @@ static void draw_plan(FILE *file, const struct layer_table *table, const struct 
         }
 }
 
-static void strategy_rows(FILE *file, const struct layered *layered, const struct layered_row *row, struct shown *shown)
+static void strategy_rows(FILE *file, const struct layered_row *row, struct shown *shown)
 {
     const struct layer_table *const table = layered_table(row);
     const struct layer_plan *const plan = &row->search.best;
-    (void)layered;
     fputs("<div class=\"scroll\"><table><tr><th class=\"n\">layers</th><th class=\"n\">devices</th><th>strategy</th>"
           "<th class=\"n\">a microbatch of the stage</th></tr>\n", file);
     for (int s = 0, before = 0; s < plan->stages; before += plan->devices[s++])
@@ -183,12 +187,12 @@ static void strategy_rows(FILE *file, const struct layered *layered, const struc
             snprintf(devices, sizeof devices, plan->devices[s] > 1 ? "%d-%d" : "%d", before,
                      before + plan->devices[s] - 1);
             fputs("<tr>", file);
-            cell(file, true, layers), cell(file, true, devices);
-            fprintf(file, "<td><i class=\"key\" style=\"background:var(--c%d)\"></i>",
+            cell(file, layers), cell(file, devices);
+            fprintf(file, "<td class=\"name\"><i class=\"key\" style=\"background:var(--c%d)\"></i>",
                     shown_number(shown, plan->strategy[l]) % COLOURS);
             page_text(file, table->strategy[plan->strategy[l]].name);
             fputs("</td>", file);
-            cell(file, true, l > plan->first[s] ? ""
+            cell(file, l > plan->first[s] ? ""
                  : picoseconds_format((double)layer_slowed(table, layer_stage_time(table, plan, s), before,
                                                            plan->devices[s])).text);
             fputs("</tr>\n", file);
@@ -196,7 +200,7 @@ static void strategy_rows(FILE *file, const struct layered *layered, const struc
     fputs("</table></div>\n", file);
 }
 
-static void part_plan(FILE *file, const struct layered *layered, const struct layered_row *row)
+static void part_plan(FILE *file, const struct layered_row *row)
 {
     const struct layer_table *const table = layered_table(row);
     const struct axis_range layers = { 0, table->layers, false }, devices = { 0, table->devices, false };
@@ -208,8 +212,8 @@ static void part_plan(FILE *file, const struct layered *layered, const struct la
     draw_plan(file, table, &row->search.best, &shown);
     chart_end(file, &layers, "layers", page_plain);
     page_part_end(file);
-    page_part(file, "Its strategies", false);
-    strategy_rows(file, layered, row, &shown);
+    page_part(file, "Its strategies", true);
+    strategy_rows(file, row, &shown);
     page_part_end(file);
 }
 
@@ -266,11 +270,12 @@ static enum error_code part_timeline(FILE *file, const struct layered_row *row, 
     else fputs("<p>There are too many stages or microbatches to draw; <code>orrery plan --plan FILE --page PAGE</code> "
                "draws the devices that run.</p>", file);
     fprintf(file, "<p class=\"keys\"><span><i class=\"key\" style=\"background:var(--c0)\"></i>forward</span> <span><i "
-            "class=\"key\" style=\"background:var(--c1)\"></i>backward</span></p><p class=\"soft\">0 to %s; the table's "
-            "formula says %s", picoseconds_format(1000.0 * (double)timing.makespan).text,
+            "class=\"key\" style=\"background:var(--c1)\"></i>backward</span></p><p class=\"soft\">0 to %s; the "
+            "table's formula says %s", picoseconds_format(1000.0 * (double)timing.makespan).text,
             picoseconds_format((double)row->search.verdict.time).text);
     if (row->step > 0) fprintf(file, ", the planned step %s", picoseconds_format((double)row->step).text);
-    fputs(". A third of a stage's time is forward, the rest backward, with its part of what comes once a step.</p>\n", file);
+    fputs(". A third of a stage's time is forward, the rest backward, with its part of what comes once a step.</p>\n",
+          file);
     page_part_end(file);
     timing_free(&timing), schedule_free(&schedule);
     return OK;
@@ -298,7 +303,7 @@ static enum error_code draw_page(FILE *file, const struct layered *layered, stru
     page_part_end(file);
     part_planners(file, layered);
     part_frontier(file, layered);
-    part_plan(file, layered, first);
+    part_plan(file, first);
     const enum error_code e = part_timeline(file, first, err);
     page_end(file);
     return e;

@@ -36,8 +36,8 @@ enum { ENUMERATED_MOST = 1 << 18,       /* plans: 0.1 s of a processor (tests/de
 
 /* ---- the table as a program -------------------------------------------------------------------------------------- */
 
-/* A choice of a layer, of the strategies on all devices.  Of choices that cut the stream alike none is beaten by another
- * in time and memory. */
+/* A choice of a layer, of the strategies on all devices.  Of choices that cut the stream alike none is beaten in time
+ * and memory by another. */
 struct choice_of_layer { int layer, strategy, layout; picoseconds time; uint64_t memory; };
 
 struct program {
@@ -310,7 +310,8 @@ static bool solve_by_glpk(const struct program *program, struct layer_search *se
     if (status == GLP_OPT || status == GLP_FEAS) layer_search_offer(search, &plan);
     model_close(&model);
     if (status == GLP_OPT && search->found)
-        snprintf(search->note, sizeof search->note, "GLPK has proven it, in %d nodes", nodes);
+        snprintf(search->note, sizeof search->note, "GLPK has proven it, in %d node%s of branch and bound", nodes,
+                 nodes == 1 ? "" : "s");
     return (status == GLP_OPT && search->found) || status == GLP_NOFEAS;
 }
 

@@ -29,6 +29,7 @@ static enum error_code longest_cell(struct longest *longest, int k, int layer, i
 {
     const struct layer_table *const table = longest->search->table;
     const size_t at = longest_at(longest, k, layer, left);
+    const struct stage_rule *const rule = longest->rule;
     longest->most[at] = NO_STAGE;
     for (int z = 0; z < table->sizes; z++) {
         const int n = table->size[z], before = table->devices - left;
@@ -38,8 +39,7 @@ static enum error_code longest_cell(struct longest *longest, int k, int layer, i
                                               : longest->most[longest_at(longest, k - 1, end, left - n)];
             picoseconds time;
             if (behind >= longest->most[at]) continue;
-            const enum error_code e = longest->rule->least(longest->rule->context, layer, end, z, layer_flight(table, k),
-                                                           &time, err);
+            const enum error_code e = rule->least(rule->context, layer, end, z, layer_flight(table, k), &time, err);
             if (e) return e;
             if (time < 0) break;
             time = layer_slowed(table, time, before, n);

@@ -1,10 +1,10 @@
-/* rec_core.c -- MindSpore's double recursive search: the devices are halved again and again, and each time every product
- * of a layer halves one of its dimensions.
+/* rec_core.c -- MindSpore's double recursive search: the devices are halved again and again, and each time every
+ * product of a layer halves one of its dimensions.
  *
- * The larger products choose first.  Of a product [i, k] x [k, j] with the sizes so far, halving rows costs a quarter
- * of j k / 2, halving columns i k / 2, and halving the inner dimension, after which results are added, i j / 2: elements
- * that travel.  To that comes a redistribution for each neighbour that has chosen in this round and whose cut leaves the
- * tensor between both otherwise: 16 times its elements.  Only even dimensions can be halved; the first least cost wins.
+ * The larger products choose first.  Of a product [i, k] x [k, j] with the sizes so far, halving rows costs a
+ * quarter of j k / 2, halving columns i k / 2, and halving the inner dimension, after which results are added, i j / 2:
+ * elements that travel.  To that comes a redistribution for each neighbour that has chosen in this round and whose cut
+ * leaves the tensor between both otherwise: 16 times its elements.  Only even dimensions can be halved; the first least cost wins.
  *
  * The cuts become a strategy: copies for the halvings of rows that all products have, and parts of the layer for the
  * rest.  Of the strategies with this mesh the table's fastest that fits is taken; if none is there, the mesh with as
@@ -140,8 +140,8 @@ static enum error_code rec_refuse(const struct layer_table *table, int rounds, s
     if (table->link)
         return fail(err, ERR_PLAN, "--planner rec-core: the table is a graph; tensoropt and mindspore take graphs");
     if (1 << rounds != table->devices)
-        return fail(err, ERR_PLAN, "--planner rec-core: devices are halved again and again; %d is no power of two up to "
-                    "%d", table->devices, 1 << REC_ROUNDS);
+        return fail(err, ERR_PLAN, "--planner rec-core: devices are halved again and again; %d is no power of two up "
+                    "to %d", table->devices, 1 << REC_ROUNDS);
     return OK;
 }
 

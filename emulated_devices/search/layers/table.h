@@ -30,6 +30,8 @@ struct strategy {
     int layout;                         /* strategies that cut the residual stream alike have one number */
     int axis[AXIS_COUNT];               /* sizes of its mesh; all 0: a file's, which is no plan of a model */
     char tensor[32], attention[32], data[32], recompute[32];    /* schemes; "" likewise */
+    int ep;                             /* parts of the experts over the devices; 0 or 1: each device has all */
+    char dispatch[32];                  /* how rows travel to them; "" likewise */
 };
 
 /* A layer with a strategy, on each of its devices. */

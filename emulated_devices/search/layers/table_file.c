@@ -60,6 +60,12 @@ static enum error_code read_strategy(struct layer_table *table, const cJSON *fro
     if (!e) e = table_text(from, where, "attention", s->attention, sizeof s->attention, err);
     if (!e) e = table_text(from, where, "data-parallel", s->data, sizeof s->data, err);
     if (!e) e = table_text(from, where, "recompute", s->recompute, sizeof s->recompute, err);
+    if (!e) e = optional(from, where, "ep", table->devices, &size, err);
+    s->ep = (int)size;
+    if (!e) e = table_text(from, where, "dispatch", s->dispatch, sizeof s->dispatch, err);
+    if (!e && s->ep > 1 && (devices % s->ep != 0 || s->dispatch[0] == '\0'))
+        e = fail(err, ERR_FORMAT, "%s: strategy %s: ep %d must divide its %d devices, and needs a dispatch", where,
+                 s->name, s->ep, (int)devices);
     s->devices = (int)devices, s->layout = (int)layout;
     if (s->layout >= table->layouts) table->layouts = s->layout + 1;
     return e;
@@ -306,8 +312,8 @@ static enum error_code read_products(struct layer_table *table, const cJSON *roo
         for (int i = 0; i < 3 && whole; i++)
             whole = json_whole(cJSON_GetArrayItem(one, i), &size[i]) && size[i] >= 1 && size[i] <= PRODUCT_MOST;
         if (!whole)
-            return fail(err, ERR_FORMAT, "%s: products: product %d has not three sizes of 1 to %d: rows, inner, columns",
-                        where, table->products, PRODUCT_MOST);
+            return fail(err, ERR_FORMAT, "%s: products: product %d has not three sizes of 1 to %d: rows, inner, "
+                        "columns", where, table->products, PRODUCT_MOST);
         table->product[table->products++] = (struct layer_product){ size[0], size[1], size[2] };
     }
     return OK;
@@ -359,6 +365,7 @@ static void write_strategies(cJSON *root, const struct layer_table *table)
         if (s->axis[DP] > 0)
             json_add(row, "dp %d cp %d tp %d tensor %s attention %s data-parallel %s recompute %s", s->axis[DP],
                      s->axis[CP], s->axis[TP], s->tensor, s->attention, s->data, s->recompute);
+        if (s->ep > 1) json_add(row, "ep %d dispatch %s", s->ep, s->dispatch);
     }
 }
 
