@@ -204,9 +204,8 @@ static enum error_code check_devices(struct plan *plan, int *stage, int *first, 
             continue;
         }
         if (own.first < interval_end(before))
-            return fail(err, ERR_PLAN, "%s: devices %lld-%lld have layers of an earlier stage; a stage is on devices "
-                        "of its own, after those of the stage before", name_of(at).text, (long long)own.first,
-                        (long long)interval_end(own) - 1);
+            return fail(err, ERR_PLAN, "%s: device %lld has layers of an earlier stage; a stage is on devices of its "
+                        "own, after those of the stage before", name_of(at).text, (long long)own.first);
         if (own.first > interval_end(before))
             return fail(err, ERR_PLAN, "%s: device %lld before has no layers; stages are on consecutive devices",
                         name_of(at).text, (long long)interval_end(before));

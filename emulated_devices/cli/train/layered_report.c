@@ -65,7 +65,7 @@ static void print_rows(const struct layered *layered)
     for (int i = 0; i < layered->rows; i++)
         if (layered->row[i].refused[0]) say(t.out, 8, "        %s", layered->row[i].refused);
     if (layered->row[0].step == 0 && layered->of_model)
-        say(t.out, 8, "        few devices of that plan do the same, so a step takes minutes to plan: orrery plan --plan "
+        say(t.out, 8, "        few of its devices do the same, so a step takes minutes to plan: orrery plan --plan "
             "FILE (--out)");
 }
 

@@ -65,7 +65,7 @@ void boxing_free(struct boxing *);
 bool boxing_side_turns(const struct boxing_side *, int parts);
 bool boxing_side_stays(const struct boxing_side *, int parts);
 
-/** The same of the stream of a microbatch, or of its gradient; also false without memory. */
+/** Whether the stream of a microbatch turns so, or its gradient; also false without memory. */
 bool boxing_stream_turns(const struct plan *, int micro, bool gradient, int parts);
 
 /** Messages and bytes that the device sends. */

@@ -190,7 +190,7 @@ static bool has_layout(const struct program *program, int layer, int layout)
     return has;
 }
 
-static int add_row(struct model *model, int type, double low, double high)
+static int program_row(struct model *model, int type, double low, double high)
 {
     const int row = glp_add_rows(model->of, 1);
     glp_set_row_bnds(model->of, row, type, low, high);
@@ -201,9 +201,9 @@ static int add_row(struct model *model, int type, double low, double high)
 static void put_choices(struct model *model)
 {
     const struct program *const p = model->program;
-    const int memory = p->cap < UINT64_MAX ? add_row(model, GLP_UP, 0, (double)p->cap / model->memory_unit) : 0;
+    const int memory = p->cap < UINT64_MAX ? program_row(model, GLP_UP, 0, (double)p->cap / model->memory_unit) : 0;
     for (int l = 0; l < p->table->layers; l++) {
-        const int row = add_row(model, GLP_FX, 1, 1);
+        const int row = program_row(model, GLP_FX, 1, 1);
         for (int i = p->first[l]; i < p->first[l + 1]; i++) {
             const int column = glp_add_cols(model->of, 1);
             glp_set_col_kind(model->of, column, GLP_BV);
@@ -218,7 +218,7 @@ static void put_choices(struct model *model)
 static void put_end(struct model *model, int link, int layer, int layout, bool reads)
 {
     const struct program *const p = model->program;
-    const int n = p->table->layouts, row = add_row(model, GLP_FX, 0, 0);
+    const int n = p->table->layouts, row = program_row(model, GLP_FX, 0, 0);
     for (int i = p->first[layer]; i < p->first[layer + 1]; i++)
         if (p->choice[i].layout == layout) add_entry(model, row, i + 1, -1);
     for (int other = 0; other < n; other++) {

@@ -25,7 +25,7 @@ struct variant { int strategy; picoseconds time; uint64_t memory; };
 /* A change from a variant to the next: time lost for bytes saved. */
 struct change_of_variant { int kind, to; double loss; };
 
-/* What one mesh offers with so many microbatches in flight. */
+/* A mesh offers these variants with so many microbatches in flight. */
 struct knapsack {
     int strategy;                       /* one with the mesh */
     int flight;                         /* microbatches in flight */

@@ -4,7 +4,8 @@
  * The larger products choose first.  Of a product [i, k] x [k, j] with the sizes so far, halving rows costs a
  * quarter of j k / 2, halving columns i k / 2, and halving the inner dimension, after which results are added, i j / 2:
  * elements that travel.  To that comes a redistribution for each neighbour that has chosen in this round and whose cut
- * leaves the tensor between both otherwise: 16 times its elements.  Only even dimensions can be halved; the first least cost wins.
+ * leaves the tensor between both otherwise: 16 times its elements.  Only even dimensions can be halved; the first
+ * least cost wins.
  *
  * The cuts become a strategy: copies for the halvings of rows that all products have, and parts of the layer for the
  * rest.  Of the strategies with this mesh the table's fastest that fits is taken; if none is there, the mesh with as

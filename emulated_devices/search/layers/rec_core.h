@@ -1,7 +1,7 @@
 /* rec_core.h -- MindSpore's double recursive cuts: devices are halved, and in each round every product halves one of
  * its dimensions.
  *
- * Callers: rec_core.c of this folder, and tests.  The function is pure.
+ * rec_core.c of this folder calls the function, and so does tests/devices/test_planners.c.  The function is pure.
  */
 #ifndef ORRERY_SEARCH_REC_CORE_H
 #define ORRERY_SEARCH_REC_CORE_H

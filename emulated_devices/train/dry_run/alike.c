@@ -178,7 +178,7 @@ static const char *fold_axis(const struct plan *plan, struct folding *folding, e
 
 /* ---- sections ---------------------------------------------------------------------------------------------------- */
 
-/* Of two numbers the largest that divides both. */
+/* The result is the largest number that divides both. */
 static int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
 
 /* The most parts that all sections could be folded into: each has whole copies. */
