@@ -17,7 +17,7 @@
 
 /* The whole mesh, and for each axis how many of its devices run. */
 struct folding {
-    struct mesh mesh;
+    struct mesh mesh;                   /* the whole one; devices of sections are a line along dp */
     int every[AXIS_COUNT];              /* with stages: all along dp */
     const int *first;                   /* [stages + 1] the first device of each stage, and the number of devices; NULL:
                                          * axes are folded */

@@ -17,7 +17,7 @@ enum { RESULT_AXES = 3 };               /* tp, pp, copies along dp and cp */
 
 /* Groups over which losses and norms are summed, one axis after another. */
 struct result_groups {
-    struct group along[RESULT_AXES];
+    struct group along[RESULT_AXES];    /* along tp, pp, and over copies; with sections the devices of a stage first */
     struct group between;               /* with sections: all devices, after those of a stage; else of this one */
 };
 

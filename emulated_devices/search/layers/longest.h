@@ -10,8 +10,10 @@
 /* How long a stage takes: the layers from..to-1 on devices of full speed, and the strategies of that time. */
 struct stage_rule {
     void *context;                      /* first argument of both */
-    /* time -1: nothing fits; then no longer run does.  size: the place of the number of devices in the table. */
+    /* Find the least time; -1: nothing fits, and no longer run does.  size: the place of the number of devices in the
+     * table. */
     enum error_code (*least)(void *context, int from, int to, int size, int flight, picoseconds *time, struct error *);
+    /* Write the strategies with that time. */
     enum error_code (*trace)(void *context, int from, int to, int size, int flight, int strategy[], struct error *);
 };
 
