@@ -75,7 +75,10 @@ SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
-LDLIBS   := $(BLAS_LIBS) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
+# GLPK, if it is here, solves the integer programs of one planner (search/layers/integer.c); GLPK= builds without it.
+GLPK     := $(firstword $(wildcard $(ROOT)/usr/include/glpk.h $(ROOT)/usr/include/glpk/glpk.h $(BREW:%=%/include/glpk.h)))
+GLPK_FLAGS := $(if $(GLPK),-DORRERY_GLPK $(addprefix -isystem ,$(filter-out /usr/include/,$(dir $(GLPK)))))
+LDLIBS   := $(BLAS_LIBS) $(if $(GLPK),-lglpk) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
 ALSO     := Makefile $(B)/flags.is
@@ -488,6 +491,8 @@ $(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
 $(B)/emulated_devices/course/compile/plugin.o $(B)/emulated_devices/course/compile/build.o $(B)/emulated_devices/course/compile/workshop.o: override CFLAGS += $(PLUGINS)
+
+$(B)/emulated_devices/search/layers/integer.o: override CFLAGS += $(GLPK_FLAGS)
 
 # $(call texts,HEADER,ARRAY,FILES): the texts of some files as strings of the program, so that an installed one has them.
 texts = { echo '\#include "$1"'; echo 'const char *const $2[] = {'; \

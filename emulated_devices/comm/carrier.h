@@ -43,6 +43,8 @@ struct carrier {
     void (*uneven)(const struct group *, const char *why);
     /* Whether the run means nothing any more, so that nothing has to be sent; NULL: never. */
     bool (*idle)(const struct comm *);
+    /* Into how many parts stages are folded; NULL: into none. */
+    int (*parts)(const struct comm *);
 };
 
 /* ---- what can be wrong with a message: carrier.c ---------------------------------------------------------------- */

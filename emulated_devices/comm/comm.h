@@ -192,6 +192,10 @@ enum error_code group_of(struct group *, struct comm *, const int *ranks, int si
 
 void group_close(struct group *);
 
+/** Say that in a folded crew devices of a class send alike over this group, though it does not turn: whoever sends has
+ *  seen to that.  Local. */
+static inline void group_sends_alike(struct group *group) { group->folds = GROUP_WHOLE; }
+
 /* ---- exchanges and messages ----------------------------------------------------------------------------------- */
 
 struct exchange {

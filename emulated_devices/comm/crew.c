@@ -512,7 +512,7 @@ static int crew_apart(const struct group *group)
 {
     struct folding f = group->comm->post->crew->folding;
     const int n = f.mesh.size[DP];
-    if (group->folds != GROUP_TURNS || !(group->axes & AXIS_BIT(DP))) return 0;
+    if (f.first || group->folds != GROUP_TURNS || !(group->axes & AXIS_BIT(DP))) return 0;
     for (f.every[DP]++; f.every[DP] < n; f.every[DP]++)
         if (n % f.every[DP] == 0 && !has_likes(&f, group->comm->rank, group->member, group->size)) break;
     return f.every[DP];
@@ -524,6 +524,22 @@ static void crew_uneven(const struct group *group, const char *why)
     if (is_void(crew)) return;
     make_void(crew, group->axes, why);
     crew->outcome->apart = crew_apart(group);
+}
+
+static int crew_parts(const struct comm *comm)
+{
+    const struct crew *const crew = comm->post->crew;
+    return crew->folds && crew->folding.first ? folding_share(&crew->folding) : 1;
+}
+
+int comm_folded_parts(const struct comm *comm)
+{
+    return comm->carrier && comm->carrier->parts ? comm->carrier->parts(comm) : 1;
+}
+
+void comm_uneven(struct comm *comm, const char *why)
+{
+    if (comm->carrier && comm->carrier->parts) make_void(comm->post->crew, 0, why);
 }
 
 static bool crew_idle(const struct comm *comm) { return is_void(comm->post->crew); }
@@ -550,7 +566,7 @@ void crew_agree_by_messages(struct comm *comm)
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .folds = crew_folds, .uneven = crew_uneven,
-                                            .idle = crew_idle };
+                                            .idle = crew_idle, .parts = crew_parts };
     comm->carrier = &carrier;
 }
 
@@ -558,7 +574,7 @@ enum error_code crew_join(struct comm *comm, struct crew *crew, int rank, struct
 {
     static const struct carrier carrier = { .start = crew_start, .wait = crew_wait, .abort = crew_abort,
                                             .close = crew_close, .agree = crew_agree, .folds = crew_folds,
-                                            .uneven = crew_uneven, .idle = crew_idle };
+                                            .uneven = crew_uneven, .idle = crew_idle, .parts = crew_parts };
     /* All memory is asked for first; after an error all of it is freed here. */
     struct post *p = calloc(1, sizeof *p);
     *comm = (struct comm){ .device = device, .rank = rank, .size = crew->size, .carrier = &carrier, .post = p,

@@ -72,4 +72,10 @@ bool crew_is_inexact(const struct crew *);
 /** The same, asked by a device: what it would send need not be sent.  False for any device that is not in a crew. */
 bool comm_is_idle(const struct comm *);
 
+/** Into how many equal parts the stages of a folded crew are cut (comm/folding.h); 1: they are not. */
+int comm_folded_parts(const struct comm *);
+
+/** Say that the devices of a folded crew do not do the same: the run means nothing.  Others may ignore the call. */
+void comm_uneven(struct comm *, const char *why);
+
 #endif

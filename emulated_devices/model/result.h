@@ -1,8 +1,10 @@
 /* result.h -- the few numbers that all devices of a replica sum in a step: the loss, the squared norm, sums of routers.
  *
  * They are summed axis by axis: over tp, then pp, then the copies of the model, always by `one_shot`.  So a device
- * sends to some tens of others, not to thousands, and devices that differ only in dp do the same.  Files of model/
- * call these functions.
+ * sends to some tens of others, not to thousands, and devices that differ only in dp do the same.
+ *
+ * With sections the devices of a stage sum first.  Then each device takes the sum of every other stage from the device
+ * that is as far along that stage, and adds in the order of stages.  Files of model/ call these functions.
  */
 #ifndef ORRERY_RESULT_H
 #define ORRERY_RESULT_H
@@ -14,7 +16,10 @@ struct trainer;
 enum { RESULT_AXES = 3 };               /* tp, pp, copies along dp and cp */
 
 /* Groups over which losses and norms are summed, one axis after another. */
-struct result_groups { struct group along[RESULT_AXES]; };
+struct result_groups {
+    struct group along[RESULT_AXES];    /* along tp, pp, and over copies; with sections the devices of a stage first */
+    struct group between;               /* with sections: all devices, after those of a stage; else of this one */
+};
 
 /** Create the groups of this device's replica: of all devices, unless replicas train apart.  Local.
  *  @return OK or ERR_MEMORY; result_close works after both. */

@@ -227,6 +227,12 @@ static enum error_code check_budget(struct trainer *trainer, struct error *err)
     return comm_agree(trainer->comm, e, err);
 }
 
+/* The factor of all gradients, or of the drawn direction. */
+static double step_scale(const struct trainer *trainer, const struct step_result *out)
+{
+    return draws(trainer) ? out->slope : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale;
+}
+
 enum error_code trainer_update(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     enum error_code e = OK;
@@ -246,9 +252,8 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
         else data_skip_step(&trainer->data);
         trainer->skipped++;
     } else if (trainer->section)
-        e = sections_step(trainer, clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
-    else e = trainer_step(trainer, draws(trainer) ? out->slope
-                          : clip_scale(&trainer->plan.hyper, trainer->norm) / out->loss_scale, err);
+        e = sections_step(trainer, step_scale(trainer, out), err);
+    else e = trainer_step(trainer, step_scale(trainer, out), err);
     if (!out->skipped) routers_update(trainer), encoders_update(trainer,
                                                                 clip_scale(&trainer->plan.hyper, trainer->norm));
     if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);

@@ -132,7 +132,7 @@ static enum error_code make_groups(struct trainer *trainer, struct error *err)
     if (!e) e = group_along(&trainer->pp, trainer->comm, &trainer->plan.mesh, TRAFFIC_PIPELINE, AXIS_BIT(PP), err);
     if (!e) e = group_along(&trainer->cp, trainer->comm, &trainer->plan.mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err);
     if (!e) e = make_expert_groups(trainer, err);
-    return !e && draws(trainer) ? zeroth_open(trainer, err) : e;
+    return !e && draws(trainer) && trainer->plan.layers.count == 0 ? zeroth_open(trainer, err) : e;
 }
 
 static enum error_code make_schemes(struct trainer *trainer, const struct schedule *whole, int place,

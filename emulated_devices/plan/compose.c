@@ -258,7 +258,6 @@ static const struct clash clashes[] = {
     { HAS_sections, HAS_context_plan, "@ plans where tokens are for all layers at once", "--attention ring-zigzag" },
     { HAS_sections, HAS_batches, "@ cuts batches over one number of copies", "equal batches" },
     { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
-    { HAS_sections, HAS_forward_only, "@ takes both losses of one mesh", "optimizers with gradients" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };
 

@@ -15,9 +15,10 @@ enum error_code sections_open(struct sections *sections, const struct plan *plan
 {
     *sections = (struct sections){ .count = count, .at = calloc((size_t)count, sizeof *sections->at),
                                    .stage = calloc((size_t)count, sizeof *sections->stage),
+                                   .first = calloc((size_t)count + 1, sizeof *sections->first),
                                    .rows = calloc((size_t)count, sizeof *sections->rows) };
     for (int i = 0; i < count && sections->at; i++) sections->at[i] = *plan, sections->at[i].sections = NULL;
-    if (sections->at && sections->stage && sections->rows) return OK;
+    if (sections->at && sections->stage && sections->first && sections->rows) return OK;
     sections_free(sections);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d sections", count);
 }
@@ -25,7 +26,7 @@ enum error_code sections_open(struct sections *sections, const struct plan *plan
 void sections_free(struct sections *sections)
 {
     for (int i = 0; i < sections->count && sections->rows; i++) free(sections->rows[i]);
-    free(sections->at), free(sections->stage), free(sections->rows);
+    free(sections->at), free(sections->stage), free(sections->first), free(sections->rows);
     *sections = (struct sections){ 0 };
 }
 
@@ -191,7 +192,7 @@ static enum error_code check_layers(const struct plan *plan, struct error *err)
 }
 
 /* Sections on the same devices are a stage; the next stage begins where these devices end. */
-static enum error_code check_devices(struct plan *plan, int *stage, struct error *err)
+static enum error_code check_devices(struct plan *plan, int *stage, int *first, struct error *err)
 {
     struct interval before = { 0, 0 };
     int stages = 0;
@@ -203,15 +204,15 @@ static enum error_code check_devices(struct plan *plan, int *stage, struct error
             continue;
         }
         if (own.first < interval_end(before))
-            return fail(err, ERR_PLAN, "%s: devices %lld-%lld have layers of an earlier stage; a stage is on devices "
-                        "of its own, after those of the stage before", name_of(at).text, (long long)own.first,
-                        (long long)interval_end(own) - 1);
+            return fail(err, ERR_PLAN, "%s: device %lld has layers of an earlier stage; a stage is on devices of its "
+                        "own, after those of the stage before", name_of(at).text, (long long)own.first);
         if (own.first > interval_end(before))
             return fail(err, ERR_PLAN, "%s: device %lld before has no layers; stages are on consecutive devices",
                         name_of(at).text, (long long)interval_end(before));
-        stage[i] = stages++;
+        first[stages] = (int)own.first, stage[i] = stages++;
         before = own;
     }
+    first[stages] = (int)interval_end(before);
     plan->mesh.devices = (int)interval_end(before);
     for (int i = 0; i < plan->sections->count; i++) plan->sections->at[i].mesh.of = plan->mesh.devices;
     return OK;
@@ -241,14 +242,14 @@ static enum error_code check_balance(const struct plan *plan, struct error *err)
     if (plan->model.mlp != MLP_MIXTURE || mixture->balance_coefficient <= 0) return OK;
     for (int i = 0; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
         if (plan->sections->at[i].rows)
-            return fail(err, ERR_PLAN, "--balance-over microbatch: %s share rows in proportions, so their microbatches "
+            return fail(err, ERR_PLAN, "--balance-over microbatch: rows of %s are in proportions, so its microbatches "
                         "are others; use --balance-over batch or sequence", name_of(&plan->sections->at[i]).text);
     for (int i = 1; i < plan->sections->count && mixture->balance.over == OVER_MICROBATCH; i++)
         if (plan->sections->at[i].mesh.size[DP] != first->mesh.size[DP])
-            return fail(err, ERR_PLAN, "--balance-over microbatch: %s have dp %d and %s dp %d, so their microbatches "
-                        "are others; use --balance-over batch or sequence", name_of(first).text,
-                        first->mesh.size[DP], name_of(&plan->sections->at[i]).text,
-                        plan->sections->at[i].mesh.size[DP]);
+            return fail(err, ERR_PLAN, "--balance-over microbatch: dp is %d in %s and %d in %s, so their microbatches "
+                        "are others; use --balance-over batch or sequence", first->mesh.size[DP],
+                        name_of(first).text, plan->sections->at[i].mesh.size[DP],
+                        name_of(&plan->sections->at[i]).text);
     return OK;
 }
 
@@ -278,7 +279,7 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     enum error_code e = check_layers(plan, err);
     plan->mesh = (struct mesh){ .devices = 0 };
     for (enum axis a = 0; a < AXIS_COUNT; a++) plan->mesh.size[a] = 1;
-    if (!e) e = check_devices(plan, all->stage, err);
+    if (!e) e = check_devices(plan, all->stage, all->first, err);
     if (e) return e;
     all->stages = all->stage[all->count - 1] + 1;
     for (int i = 0; i < all->count && !e; i++) {

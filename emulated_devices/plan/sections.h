@@ -25,6 +25,7 @@ struct sections {
     struct plan *at;                    /* [count] the plan of each, with its layers and its mesh.first */
     int **rows;                         /* [count] of a section whose copies share rows in proportions: [dp] */
     int *stage;                         /* [count] the stage that each belongs to; set by sections_check */
+    int *first;                         /* [count + 1] the first device of each stage, then their number; likewise */
 };
 
 /** Make room for so many sections, each with a copy of a plan that has none.

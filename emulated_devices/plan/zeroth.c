@@ -9,6 +9,9 @@ static enum error_code check_perturb(struct plan *plan, struct error *err)
 {
     if (plan->perturb == 0) plan->perturb = 1;
     if (plan->perturb == 1) return OK;
+    if (plan->layers.count > 0)
+        return fail(err, ERR_PLAN, "--perturb 2: half of the copies make each pass; sections have other numbers of "
+                    "copies, and all of them make both; leave --perturb out");
     if (plan->perturb != 2) return fail(err, ERR_PLAN, "--perturb %d: there are two sides; 1 or 2", plan->perturb);
     if (plan->mesh.size[DP] % 2 != 0)
         return fail(err, ERR_PLAN, "--perturb 2: half of the copies make each pass; --dp %d must be even",
@@ -58,5 +61,6 @@ enum error_code plan_check_zeroth(struct plan *plan, struct error *err)
     if (!(plan->hyper.distance > 0))
         return fail(err, ERR_PLAN, "--mezo-eps %g: losses are taken so far from the weights; 1e-3 is usual",
                     plan->hyper.distance);
-    return check_allreduce(plan, err);
+    /* With sections the losses are summed as all results are. */
+    return plan->layers.count > 0 ? OK : check_allreduce(plan, err);
 }

@@ -13,11 +13,14 @@
     X(planner_galvatron)                \
     X(planner_alpa)                     \
     X(planner_tensoropt)                \
+    X(planner_integer)                  \
     X(planner_mindspore)                \
+    X(planner_rec_core)                 \
     X(planner_flexflow)                 \
     X(planner_pipette)                  \
     X(planner_holmes)                   \
-    X(planner_pipedream)
+    X(planner_pipedream)                \
+    X(planner_piper)
 
 #define X(symbol) extern const struct planner symbol;
 PLANNERS(X)

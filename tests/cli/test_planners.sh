@@ -23,7 +23,7 @@ test_table_of_a_file() {
     run search --table vector.json --planner galvatron --memory 7; expect_status 3; expect_error '--memory 7: no plan by layers fits'
     run search --table vector.json --planner all --memory 12 --explain --json found.json; expect_status 0
     expect_out '^alpa'; expect_out 'mindspore takes 7 ps more by the table, 14.3 %: longest stage \+7 ps'; expect_out 'tensoropt: 5 points'
-    [ "$(grep -c '"table_step_ps":.*49' found.json)" = 6 ] || complain "49 ps are found by $(grep -c '"table_step_ps":.*49' found.json) planners"
+    [ "$(grep -c '"table_step_ps":.*49' found.json)" = 7 ] || complain "49 ps are found by $(grep -c '"table_step_ps":.*49' found.json) planners"
     # A table that is read and written again is the same.
     run search --planner alpa --devices 8 --model small --batch 64 --table-out one.json; expect_status 0
     run search --table one.json --planner alpa --table-out two.json; expect_status 2; expect_error '--table has read a table already'
@@ -46,12 +46,50 @@ runs() {                                # runs PLANNER WORDS OF THE SEARCH..
     grep -q "\"virtual_step_ps\":$(printf '\t')$planned,*\$" run.json || complain "$planner says $planned ps, the run $(grep virtual_step_ps run.json)"
 }
 
-test_chosen_plans_run() { make_text; runs alpa; runs tensoropt --memory 400K; }
+test_chosen_plans_run() {
+    make_text
+    for planner in alpa flexflow galvatron holmes mindspore pipedream piper pipette rec-core; do runs $planner; done
+    runs tensoropt --memory 400K; runs integer --memory 400K
+}
+
+# Parts of experts are strategies; what sections of a mixture must have in common is said by name.
+test_experts() {
+    make_text
+    run search --planner alpa --devices 4 --model mixtral-tiny:L=2 --batch 16 --micro 4 --ep 2,4 --dispatch alltoall,allgather --balance-over sequence --out mix.yaml; expect_status 0; expect_silent
+    expect_out 'ep [24] (alltoall|allgather)'
+    run train --plan mix.yaml --model mixtral-tiny:L=2 --batch 16 --micro 4 --balance-over sequence --data "$text" --steps 1 --check ref; expect_status 0
+    expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas on every device$'
+    run search --planner alpa --devices 4 --model tiny --batch 16 --ep 2; expect_status 2; expect_error 'no mesh of 4 devices with the sizes asked for'
+}
+
+# The page has what was printed, and nothing from outside.
+test_page() {
+    run search --planner all --devices 8 --model tiny --batch 16 --micro 4 --page page.html; expect_status 0; expect_silent
+    for planner in alpa galvatron integer piper rec-core tensoropt; do
+        grep -q "</i>$planner</td>" page.html || complain "the page lacks $planner"
+    done
+    for title in 'Planners side by side' 'Time and memory, by the table' 'which devices have which layers' 'Its pipeline: a step by 1F1B'; do
+        grep -q "$title" page.html || complain "the page lacks '$title'"
+    done
+    ! grep -Eq '(src|href)=|<script|url\(' page.html || complain 'the page needs something from outside'
+    [ "$(grep -c '<section' page.html)" = "$(grep -c '</section>' page.html)" ] || complain 'a part of the page does not end'
+    run search --planner beam --devices 8 --model tiny --batch 16 --page beam.html; expect_status 2; expect_error '--page: a page of a search shows planners by layers'; [ ! -e beam.html ] || complain 'a file is left'
+    run search --planner alpa --devices 8 --model tiny --batch 16 --page none/page.html; expect_status 1; expect_error 'none/page.html'
+}
+
+# Planners' plans of hundreds of devices are priced by the clock: equal devices of each stage run once.
+test_large() {
+    run search --planner piper --devices 512 --model llama3-8b:L=8 --dtype bf16 --batch 512 --micro 8 --tp 4,8 --recompute none --data-parallel zero1 --cluster h100-infiniband --json large.json --out large.yaml; expect_status 0; expect_silent
+    planned=$(grep -o '"virtual_step_ps":[^,]*' large.json | head -n 1 | tr -dc 0-9)
+    run plan --plan large.yaml --model llama3-8b:L=8 --dtype bf16 --batch 512 --micro 8 --cluster h100-infiniband --json plan.json; expect_status 0
+    expect_out '^folded  [0-9]+ equal parts of (the|each) stage: [0-9]+ of 512 devices ran'
+    grep -q "\"virtual_step_ps\":$(printf '\t')$planned,*\$" plan.json || complain "search says $planned ps, the plan $(grep virtual_step_ps plan.json)"
+}
 
 test_side_by_side() {
     run search --planner all --devices 8 --model tiny --batch 16 --micro 2,4; expect_status 0; expect_silent
     expect_out 'microbatches, one table each:'; expect_out '^ +planner +a step by the table +planned +memory'
-    for planner in alpa flexflow galvatron holmes mindspore pipedream pipette tensoropt; do expect_out "^ +$planner "; done
+    for planner in alpa flexflow galvatron holmes integer mindspore pipedream piper pipette rec-core tensoropt; do expect_out "^ +$planner "; done
     expect_out '^best    by '; expect_out 'less memory for more time'
 }
 
@@ -81,6 +119,10 @@ test_refusals() {
     sed 's/"devices": 1, "micros"/"devices": 3, "percent": [100, 100, 50], "micros"/; s/"devices": 1 }/"devices": 3 }/g' vector.json >bad.json
     run search --table bad.json --planner holmes;                  expect_status 2; expect_error '--planner holmes: no stages of equally many devices have devices of one type'
     sed 's/"layers": \[0, 0/"reads": [[1, 0]], "layers": [0, 0/' vector.json >bad.json
+    run search --table vector.json --planner rec-core;             expect_status 2; expect_error '--planner rec-core: the table does not say the products'
+    sed 's/"layers": \[0, 0/"products": [[1, 2]], "layers": [0, 0/' vector.json >badly.json
+    run search --table badly.json --planner rec-core;              expect_status 1; expect_error 'products: product 0 has not three sizes'
+    run search --planner rec-core --devices 6 $words;              expect_status 2; expect_error '--planner rec-core: devices are halved again and again; 6 is no power of two'
     run search --table bad.json --planner tensoropt;               expect_status 1; expect_error 'reads: layer 0 cannot read layer 1'
     sed 's/"layers": \[0, 0/"reads": [[0, 1]], "layers": [0, 0/' vector.json >graph.json
     run search --table graph.json --planner alpa;                  expect_status 2; expect_error '--planner alpa: the table is a graph'
@@ -97,4 +139,4 @@ test_promises() {
     expect_out '^100 cases, 100 passed'; expect_out '^  alpa +all plans +100 '; expect_out '^  mindspore +- +0 '
 }
 
-run_tests test_table_of_a_file test_chosen_plans_run test_side_by_side test_refusals test_claims test_promises
+run_tests test_table_of_a_file test_chosen_plans_run test_experts test_page test_large test_side_by_side test_refusals test_claims test_promises

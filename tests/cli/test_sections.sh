@@ -50,7 +50,7 @@ test_mixture() {
     printf 'sections:\n  - { layers: 0-1, devices: 0-2, tp: 3, recompute: full }\n  - { layers: 2-3, devices: 3-6, dp: 4, ep: 2, etp: 2 }\n' >plan.yaml
     run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --as megatron --steps 2 --check ref;    holds
     expect_out '^stage   1: layers 2-3 on devices 3-6: dp 4, ddp, ep 2, etp 2, alltoall$'
-    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'layers 0-1 have dp 1 and layers 2-3 dp 4'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml --as megatron --balance-over microbatch;    expect_status 2;    expect_error 'dp is 1 in layers 0-1 and 4 in layers 2-3'
 }
 
 # One balance loss of all layers, whose sums go from section to section; routers with biases that move.
@@ -114,7 +114,7 @@ test_rows() {
     refused '  - { layers: 0-3, devices: 0-2, rows: 2:1 }\n' 1 'rows: 2:1: must be proportional, or a number for each copy along dp such as 2:1'
     refused '  - { layers: 0-3, devices: 0-1, rows: 0:0 }\n' 1 'rows: 0:0: must be proportional'
     refused '  - { layers: 0-3, devices: 0-1, rows: "2:" }\n' 1 'rows: 2:: must be proportional'
-    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml;    expect_status 2;    expect_error 'layers 0-3 share rows in proportions'
+    run plan --model mixtral-tiny:L=4 --batch 12 --plan plan.yaml;    expect_status 2;    expect_error 'rows of layers 0-3 are in proportions'
 }
 
 # Slow tiers, codes, parallel streams and low rank, each section by itself.
@@ -153,7 +153,7 @@ test_refused() {
     refused "  - { layers: 0-1, devices: 0 }\n$rest" 2 'layers 1-3: layer 1 has devices already'
     refused '  - { layers: 0-4, devices: 0 }\n' 2 'layers 0-4: model llama-tiny:L=4 has layers 0 to 3'
     refused '  - { layers: 0, devices: 0 }\n  - { layers: 1-3, devices: 2 }\n' 2 'layers 1-3: device 1 before has no layers'
-    refused '  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1 }\n  - { layers: 2-3, devices: 0 }\n' 2 'layers 2-3: devices 0-0 have layers of an earlier stage'
+    refused '  - { layers: 0, devices: 0 }\n  - { layers: 1, devices: 1 }\n  - { layers: 2-3, devices: 0 }\n' 2 'layers 2-3: device 0 has layers of an earlier stage'
     refused "  - { layers: 0, devices: 0, tp: 3 }\n$rest" 1 'dp x cp x tp is 3, but the section has 1 devices'
     refused "  - { layers: 0, devices: 0, pp: 2 }\n$rest" 1 'pp: a section has no such key'
     refused "  - { layers: 0, devices: 0, tensr: 1d }\n$rest" 1 'tensr: a section has no such key; did you mean tensor'
@@ -173,4 +173,32 @@ test_refused() {
     run plan --model llama-tiny:L=4 --batch 400000 --micro 20000 --plan seven.yaml;    expect_status 2;    expect_error '--micro 20000: with 4 sections at most 8192'
 }
 
-run_tests test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused
+# Without gradients: forward passes alone, and both losses of mezo.
+test_without_gradients() {
+    local words='--model llama-tiny:L=4 --batch 12 --micro 2 --dtype fp64 --plan seven.yaml'
+    make_text; sed 's/^ *recompute:.*//' <<<"$(seven; cat seven.yaml)" >plain.yaml; mv plain.yaml seven.yaml
+    run infer $words --data "$text" --steps 1 --check ref; expect_status 0; expect_out '^OK: every activation and loss'
+    run train $words --data "$text" --steps 2 --optimizer mezo --clip 0 --check ref; expect_status 0; expect_out '^OK: both losses, the slope and every weight'
+    expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas on every device$'
+    expect_out '^memory  counted peaks of weights, gradients, optimizer and activations equal the formulas on every device$'
+    run train $words --data "$text" --optimizer mezo --clip 0 --perturb 2; expect_status 2; expect_error '--perturb 2: half of the copies make each pass; sections have other numbers'
+}
+
+# A refusal says why such a plan has no meaning.
+test_clashes() {
+    seven
+    run plan --model llama-tiny:L=4 --batch 12 --micro 2 --plan seven.yaml --pack 'lognormal:20,1' --attention flexsp; expect_status 2; expect_error 'plans where tokens are for all layers at once'
+}
+
+# Equal devices of each stage run once, and say what all of them do.
+test_folded() {
+    local words='--model llama-tiny:L=4 --batch 16 --micro 2 --untied --cluster textbook --plan even.yaml'
+    printf 'sections:\n  - { layers: 0-1, devices: 0-7, dp: 8, zero: 1 }\n  - { layers: 2-3, devices: 8-11, dp: 4, zero: 2 }\n' >even.yaml
+    run plan $words --json folded.json; expect_status 0; expect_silent
+    expect_out '^folded  4 equal parts of each stage: 3 of 12 devices ran$'; expect_out '^ +0-7 +stage 0 '; expect_out '^ +8-11 +stage 1 '
+    run plan $words --unfolded --json whole.json; expect_status 0; expect_out '^folded  nothing: 12 of 12 devices ran'
+    [ "$(grep virtual_step_ps folded.json)" = "$(grep virtual_step_ps whole.json)" ] || complain "folded $(grep virtual_step_ps folded.json), whole $(grep virtual_step_ps whole.json)"
+    run plan ${words/--batch 16/--batch 18}; expect_status 0; expect_out 'copies have different numbers of sequences'
+}
+
+run_tests test_without_gradients test_clashes test_folded test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused

@@ -5,6 +5,9 @@
 #include "emulated_devices/train/dry_run/dry_run.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "emulated_devices/verify/cases/sectioned.h"
+#include "ref/model/kinds.h"
+#include "ref/numeric/philox.h"
 #include "tests/devices/on_crew.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -247,6 +250,97 @@ static void test_experts(void **state)
     assert_string_equal(d.why, "dp: a sequence has more rows for some experts");
 }
 
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
+
+/* The devices of each stage are cut into as many parts; turning by a part moves all partners along. */
+static void test_stages(void **state)
+{
+    static const int first[] = { 0, 8, 12, 24 };        /* of 8, 4 and 12 devices; the last is their number */
+    const int size[AXIS_COUNT] = { 1, 24, 1, 1, 1 };
+    struct mesh m;
+    char text[80];
+    (void)state;
+    assert_int_equal(mesh_make(&m, size, &err), OK);
+    const struct folding f = folding_of_stages(&m, first, 3, 4);
+    assert_int_equal(folding_lives(&f), 6);
+    assert_int_equal(folding_share(&f), 4);
+    assert_string_equal(folding_describe(&f, text, sizeof text), "4 equal parts of each stage");
+    for (int s = 0, class = 0; s < 3; s++) {
+        const int n = first[s + 1] - first[s], lives = n / 4;
+        for (int i = 0; i < n; i++) {
+            const int rank = first[s] + i;
+            assert_int_equal(folding_stands_for(&f, rank), first[s] + i % lives);
+            assert_int_equal(folding_class(&f, rank), class + i % lives);
+            assert_int_equal(folding_first(&f, class + i % lives), first[s] + i % lives);
+            assert_int_equal(folding_next(&f, rank, DP), first[s] + (i + lives) % n);
+            assert_int_equal(folding_next(&f, rank, TP), rank);
+            /* Device 4 of the first stage is turned back by two parts: so is every partner. */
+            assert_int_equal(folding_move(&f, rank, 4), first[s] + (i + n - 2 * lives) % n);
+        }
+        class += lives;
+    }
+}
+
+/* Schemes for the sections of a drawn plan; tp and dp are what is left of a stage's devices. */
+static void draw_section_of(struct plan *q, int n, int copies, const uint64_t seed)
+{
+    static const char *const data[] = { "zero1", "zero2", "zero3", "zero1", "zero2", "zero3", "zero1", "ddp" },
+        *const tensor[] = { "1d", "1d-sp" }, *const recompute[] = { "none", "full", "selective" };
+    const int inside = q->mesh.devices / copies;
+    int size[AXIS_COUNT] = { 1, copies, 1, 1, inside };
+    if (inside % 2 == 0 && random_uniform(seed, 1, (uint64_t)n) < 0.3) size[CP] = 2, size[TP] = inside / 2;
+    const int at = q->mesh.first;
+    assert_int_equal(mesh_make(&q->mesh, size, &err), OK);
+    q->mesh.first = at;
+    q->data.scheme = data[(int)(random_uniform(seed, 2, (uint64_t)n) * 8)];
+    q->tensor = size[TP] > 1 && q->model.mlp != MLP_MIXTURE ? tensor[(int)(random_uniform(seed, 3, (uint64_t)n) * 2)]
+        : "1d";
+    q->attention = size[CP] > 1 ? "ring-zigzag" : q->attention;
+    q->recompute = recompute[(int)(random_uniform(seed, 4, (uint64_t)n) * 3)];
+}
+
+/* Stages of 4, 8 and 16 devices with two sections each, of meshes and schemes of their own, on each cluster; some
+ * models are mixtures, and some have one embedding at both ends. */
+static void test_sections(void **state)
+{
+    static const int devices[][3] = { { 8, 8, 0 }, { 4, 8, 0 }, { 16, 0, 0 }, { 8, 4, 16 }, { 4, 4, 4 } };
+    const int draws = tier_now() == TIER_VERIFY ? 120 : 15;
+    int folded = 0, whole = 0;
+    (void)state;
+    for (uint64_t n = 0; n < (uint64_t)draws; n++) {
+        const int *const of = devices[n % 5];
+        struct plan p = plan_on(0, true);
+        struct sections sections;
+        char what[600];
+        int count = 0, at = 0;
+        p.model.tied = n % 4 == 0, p.B = n % 7 == 6 ? 49 : 48, p.micros = 1 + (int)(n % 3);
+        if (n % 4 == 1) {
+            case_take_mixtral(&p);
+            p.model.mixture.E = 4;
+            p.model.mixture.balance = (struct balance_rule){ OVER_SEQUENCE, LAYERS_TOGETHER, CHOICES_ALL };
+        }
+        p.cluster = &clusters[n % 3];
+        while (count < 3 && of[count]) count++;
+        p.model.L = 2 * count;
+        assert_int_equal(sections_open(&sections, &p, 2 * count, &err), OK);
+        for (int i = 0; i < 2 * count; i++) {
+            struct plan *const q = &sections.at[i];
+            q->layers = (struct interval){ i, 1 };
+            q->mesh.devices = of[i / 2], q->mesh.first = at;
+            draw_section_of(q, i, of[i / 2] / (random_uniform(n, 5, (uint64_t)i) < 0.5 ? 1 : 2), n);
+            if (i % 2) at += of[i / 2];
+        }
+        p.sections = &sections;
+        if (plan_check(&p, &err)) fail_msg("%llu: %s", (unsigned long long)n, err.text);
+        sections_describe(&p, what, sizeof what);
+        const struct dry_run d = compare(p, what);
+        folded += d.crew.lives < p.mesh.devices, whole += d.crew.lives == p.mesh.devices;
+        sections_free(&sections);
+    }
+    printf("%d plans with sections: %d folded, %d not\n", draws, folded, whole);
+    assert_true(folded > draws / 4 && whole > 0);
+}
+
 /* ---- collectives that turn --------------------------------------------------------------------------------------- */
 
 enum { ELEMENTS = 48 };
@@ -355,6 +449,7 @@ int main(void)
         cmocka_unit_test(test_classes), cmocka_unit_test(test_unequal_copies),
         cmocka_unit_test(test_plans), cmocka_unit_test(test_what_is_folded), cmocka_unit_test(test_links),
         cmocka_unit_test(test_groups_inside), cmocka_unit_test(test_what_a_tree_sends), cmocka_unit_test(test_experts),
+        cmocka_unit_test(test_stages), cmocka_unit_test(test_sections),
         cmocka_unit_test(test_collectives_that_turn),
         cmocka_unit_test(test_blocks_that_no_folding_turns),
     };

@@ -6,6 +6,7 @@
 #include "emulated_devices/search/layers/chain.h"
 #include "emulated_devices/search/layers/holmes.h"
 #include "emulated_devices/search/layers/pipette.h"
+#include "emulated_devices/search/layers/rec_core.h"
 #include "emulated_devices/verify/cases/planned.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -212,6 +213,129 @@ static void test_mindspore_drops_what_fits(void **state)
     layer_table_free(&t);
 }
 
+/* MindSpore's double recursive cuts of a product alone, on 8 devices. */
+static void test_rec_core(void **state)
+{
+    static const struct { struct layer_product of; const char *cuts; } expected[] = {
+        { { 512, 1024, 256 }, "IIK" }, { { 64, 1024, 4096 }, "JJJ" },
+        { { 4096, 1024, 1024 }, "III" }, { { 64, 65536, 64 }, "KKK" },
+        { { 6, 5, 7 }, "I--" },                         /* nothing that is odd is halved */
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        enum cut_of_product cut[LAYER_PRODUCTS_MOST][REC_ROUNDS];
+        char cuts[4] = "";
+        rec_core_cut(&expected[i].of, 1, 3, cut);
+        for (int r = 0; r < 3; r++) cuts[r] = "IJK-"[cut[0][r]];
+        if (strcmp(cuts, expected[i].cuts) != 0)
+            fail_msg("[%lld, %lld] x [%lld, %lld] is cut %s, by the release %s", (long long)expected[i].of.rows,
+                     (long long)expected[i].of.inner, (long long)expected[i].of.inner,
+                     (long long)expected[i].of.columns, cuts, expected[i].cuts);
+    }
+}
+
+/* Neighbours whose cuts do not go together pay: alone the first product halves its rows, but the second one, which is
+ * heavier, halves columns and so reads all of the first one's result. */
+static void test_rec_core_neighbours(void **state)
+{
+    static const struct layer_product of[] = { { 512, 1024, 1024 }, { 512, 1024, 4096 } };
+    enum cut_of_product cut[LAYER_PRODUCTS_MOST][REC_ROUNDS], alone[LAYER_PRODUCTS_MOST][REC_ROUNDS];
+    (void)state;
+    rec_core_cut(of, 1, 1, alone);
+    rec_core_cut(of, 2, 1, cut);
+    assert_int_equal(alone[0][0], CUTS_ROWS);
+    assert_int_equal(cut[1][0], CUTS_COLUMNS);
+    assert_int_equal(cut[0][0], CUTS_INNER);
+}
+
+/* The copies and parts of the cuts are the strategy; without that mesh the nearest. */
+static void test_rec_core_plan(void **state)
+{
+    struct layer_table t = hand_table(8, 1, 2, 3);
+    (void)state;
+    for (int s = 0; s < 3; s++) {
+        t.strategy[s].axis[DP] = 8 >> s, t.strategy[s].axis[TP] = 1 << s;
+        for (int l = 0; l < 2; l++) put(&t, l, s, 10 - s, 4);
+    }
+    put_edges(&t, 1);
+    t.products = 1, t.product[0] = (struct layer_product){ 512, 1024, 256 };    /* I, I, K: 4 copies of 2 parts */
+    struct layer_search s = solve(&t, "rec-core", 0);
+    assert_true(s.found && s.best.strategy[0] == 1);
+    assert_string_equal(s.note, "its cuts are dp 4 tp 2");
+    t.product[0] = (struct layer_product){ 64, 65536, 64 };                     /* no copies at all */
+    s = solve(&t, "rec-core", 0);
+    assert_int_equal(s.best.strategy[0], 2);
+    assert_string_equal(s.note, "its cuts are dp 1 tp 8, which the table lacks: the nearest mesh");
+    layer_table_free(&t);
+}
+
+/* An integer program by GLPK, if it is here, by all plans, and by neither: what is known is said. */
+static void test_integer(void **state)
+{
+    const int tables = tier_now() == TIER_VERIFY ? PLANNED_TABLES : 60;
+    const struct planner *p;
+    int proven = 0, looked = 0;
+    (void)state;
+    assert_int_equal(planner_find(&p, "integer", &err), OK);
+    for (int draw = 0; draw < tables; draw++) {
+        struct layer_table t;
+        uint64_t memory;
+        assert_int_equal(planned_draw(&t, &memory, draw, &err), OK);
+        struct layer_search with = { .table = &t, .memory = memory },
+            without = { .table = &t, .memory = memory, .own_code = true };
+        assert_int_equal(p->solve(&with, &err), OK);
+        assert_int_equal(p->solve(&without, &err), OK);
+        if (with.found != without.found || (with.found && with.verdict.time != without.verdict.time))
+            fail_msg("table %d: with a library %lld ps, all plans %lld", draw, (long long)with.verdict.time,
+                     (long long)without.verdict.time);
+        assert_false(with.unproven || without.unproven);
+        proven += strncmp(with.note, "GLPK has proven it", 18) == 0;
+        looked += strncmp(without.note, "all ", 4) == 0;
+        layer_table_free(&t);
+    }
+    assert_true(looked > tables / 4 && (proven == 0 || proven > tables / 8));
+    printf("%d of %d tables: %s\n", proven, tables, proven ? "by GLPK" : "GLPK is not here");
+}
+
+/* Too many plans to look at: without the library the plan fits, and is said to be a heuristic's. */
+static void test_integer_heuristic(void **state)
+{
+    enum { LAYERS = 12, K = 6 };
+    struct layer_table t = hand_table(4, 1, LAYERS, K);
+    const struct planner *p;
+    (void)state;
+    assert_int_equal(planner_find(&p, "integer", &err), OK);
+    for (int l = 0; l < LAYERS; l++)                    /* faster ones need more, so that none is beaten */
+        for (int s = 0; s < K; s++) put(&t, l, s, 1000 + 500 * s + 7 * l % 11, 4000 - 400 * (uint64_t)s);
+    for (int s = 0; s < K; s++) t.strategy[s].layout = s % 2;
+    t.layouts = 2;
+    put_edges(&t, 100);
+    struct layer_search s = { .table = &t, .memory = 36000, .own_code = true }, best = solve(&t, "alpa", 36000);
+    assert_int_equal(p->solve(&s, &err), OK);
+    assert_true(s.found && s.unproven && strstr(s.note, "a heuristic: 2.2e+09 plans are too many to look at"));
+    assert_true(s.verdict.memory <= 36000 && s.verdict.time >= best.verdict.time);
+    const struct layer_search library = solve(&t, "integer", 36000);
+    assert_true(library.found && (library.unproven || library.verdict.time == best.verdict.time));
+    layer_table_free(&t);
+}
+
+/* One stage of three layers: the greedy knapsack takes what loses least time for a byte, and so misses the best. */
+static void test_piper(void **state)
+{
+    struct layer_table t = hand_table(1, 1, 2, 2);
+    (void)state;
+    put(&t, 0, 0, 10, 10), put(&t, 0, 1, 13, 4);        /* 3 for 6 bytes */
+    put(&t, 1, 0, 10, 10), put(&t, 1, 1, 14, 1);        /* 4 for 9 bytes */
+    t.strategy[1].layout = 0, t.layouts = 1;            /* one mesh */
+    put_edges(&t, 0);
+    assert_int_equal(solve(&t, "piper", 20).verdict.time, 20);
+    assert_int_equal(solve(&t, "piper", 14).verdict.time, 24);      /* the best is 23, with the first layer lean */
+    assert_int_equal(solve(&t, "alpa", 14).verdict.time, 23);
+    assert_int_equal(solve(&t, "piper", 5).verdict.time, 27);
+    assert_false(solve(&t, "piper", 4).found);
+    layer_table_free(&t);
+}
+
 /* Holmes's shipped cuts are floor(share x layers); with alpha = 1.05 the faster stage has a layer more, which is the
  * least longest stage. */
 static void test_holmes(void **state)
@@ -345,7 +469,9 @@ int main(void)
         cmocka_unit_test(test_galvatron_without_memory),
         cmocka_unit_test(test_alpa),
         cmocka_unit_test(test_tensoropt),
-        cmocka_unit_test(test_mindspore_drops_what_fits),
+        cmocka_unit_test(test_rec_core), cmocka_unit_test(test_rec_core_neighbours),
+        cmocka_unit_test(test_rec_core_plan), cmocka_unit_test(test_integer), cmocka_unit_test(test_integer_heuristic),
+        cmocka_unit_test(test_piper), cmocka_unit_test(test_mindspore_drops_what_fits),
         cmocka_unit_test(test_holmes),
         cmocka_unit_test(test_pipette_latency),
         cmocka_unit_test(test_placements),

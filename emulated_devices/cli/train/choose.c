@@ -46,7 +46,7 @@ static struct option choose_options[CHOOSE_OPTIONS];
 /* Files and planners by layers are what `orrery search` has. */
 static bool is_of_search_alone(const char *name)
 {
-    static const char *const alone[] = { "--out", "--explain", "--table", "--table-out" };
+    static const char *const alone[] = { "--out", "--explain", "--table", "--table-out", "--page" };
     for (size_t i = 0; name && i < sizeof alone / sizeof *alone; i++)
         if (strcmp(name, alone[i]) == 0) return true;
     return false;

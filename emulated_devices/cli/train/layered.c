@@ -4,6 +4,7 @@
 #include "emulated_devices/cli/train/layered.h"
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/run/report/report.h"
+#include "emulated_devices/train/dry_run/alike.h"
 #include "ref/io/output.h"
 #include "ref/io/time_left.h"
 #include "ref/machine/measure.h"
@@ -24,7 +25,7 @@ bool layered_asked(void)
 /* Plans by layers have stages of sections; these words are of other plans. */
 static enum error_code check_words(const struct searched *searched, struct error *err)
 {
-    static const char *const flags[] = { "--pp", "--ep", "--schedule", "--chunks", "--dispatch", "--offload",
+    static const char *const flags[] = { "--pp", "--schedule", "--chunks", "--offload",
                                          "--head-parallel", "--ring-window", "--context-first" },
         *const ends[] = { "--plans", "--seconds", "--top" };
     const struct train_options *const o = searched->options;
@@ -109,8 +110,15 @@ static enum error_code solve_tables(const struct layered *layered, struct layere
     return e;
 }
 
-/* Steps of more devices take minutes to plan: none of a plan with sections stands for another. */
-enum { PLANNED_DEVICES = 64 };
+/* A step in which more devices run takes minutes to plan: few of them stand for others. */
+enum { PLANNED_LIVES = 256 };
+
+static bool is_quick(const struct plan *plan)
+{
+    char unread[200];
+    const struct folding f = plan_alike(plan, unread);
+    return folding_lives(&f) <= PLANNED_LIVES;
+}
 
 static enum error_code plan_row(const struct layered *layered, struct layered_row *row, struct error *err)
 {
@@ -118,12 +126,12 @@ static enum error_code plan_row(const struct layered *layered, struct layered_ro
     struct plan plan, base = layered->searched->options->plan;
     struct sections sections;
     struct candidate planned = { .time = 0 };
-    if (!layered->of_model || table->devices > PLANNED_DEVICES) return OK;
+    if (!layered->of_model) return OK;
     struct cluster placed = *base.cluster;
     if (row->search.slot) placed.slot = row->search.slot, base.cluster = &placed;
     enum error_code e = layer_plan_sections(table, &row->search.best, &base, &plan, &sections, err);
     if (e) return e;
-    e = search_plan(&plan, &planned, err);
+    if (is_quick(&plan)) e = search_plan(&plan, &planned, err);
     sections_free(&sections);
     row->step = planned.time, row->peak = planned.peak;
     return e;
@@ -143,6 +151,10 @@ static enum error_code solve_row(const struct layered *layered, struct layered_r
         if (e == ERR_PLAN) return snprintf(row->refused, sizeof row->refused, "%s", err->text), OK;
         if (e || !row->found) break;
         e = plan_row(layered, row, err);
+        /* The table does not know what sections of a plan must have in common. */
+        if (e == ERR_PLAN)
+            return snprintf(row->refused, sizeof row->refused, "%s's plan: %.380s", row->planner->name, err->text),
+                   row->found = false, OK;
         row->above = memory > 0 && row->peak > memory;
         if (!row->above || row->peak - memory >= row->memory) break;
         row->memory -= row->peak - memory;
@@ -207,6 +219,7 @@ static enum error_code layered_solve(struct layered *layered, struct error *err)
     const bool found = layered->rows > 0 && layered->row[0].found;
     if (found) layered_print(layered);
     if (found && search_asked.out) e = fail_about(err, layered_write(layered, search_asked.out, err), "--out");
+    if (!e && found && search_asked.page) e = fail_about(err, layered_page(layered, search_asked.page, err), "--page");
     if (!e && layered->searched->options->json) e = layered_json(layered, err);
     return e || found ? e : layered_nothing_fits(layered, err);
 }

@@ -49,6 +49,10 @@ void layered_print(const struct layered *);
 /** Write the best plan as a file of --plan.  @return OK, ERR_FILE or ERR_MEMORY; ERR_USAGE: its table is no model's. */
 enum error_code layered_write(const struct layered *, const char *path, struct error *);
 
+/** layered_page.c: write a page of HTML with what planners find, the frontier, the first plan and its pipeline.
+ *  @return OK, ERR_FILE or ERR_MEMORY, without a page. */
+enum error_code layered_page(const struct layered *, const char *path, struct error *);
+
 /** Write the JSON.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code layered_json(const struct layered *, struct error *);
 

@@ -65,7 +65,8 @@ static void print_rows(const struct layered *layered)
     for (int i = 0; i < layered->rows; i++)
         if (layered->row[i].refused[0]) say(t.out, 8, "        %s", layered->row[i].refused);
     if (layered->row[0].step == 0 && layered->of_model)
-        say(t.out, 8, "        a step of so many devices takes minutes to plan: orrery plan --plan FILE (--out)");
+        say(t.out, 8, "        few of its devices do the same, so a step takes minutes to plan: orrery plan --plan "
+            "FILE (--out)");
 }
 
 /* ---- why --------------------------------------------------------------------------------------------------------- */
@@ -77,6 +78,7 @@ static void print_limits(const struct layered *layered, const struct layered_row
     if (row->search.thinned)
         say(out, 8, "        up to this: the table is large, so points, bounds or units of memory stand for several "
             "near them");
+    if (row->search.note[0]) say(out, 8, "        %s", row->search.note);
     if (row->memory < layered->searched->search.memory)
         say(out, 8, "        with %s less memory: a planned step of its first plan needs more than the table says",
             size_format(layered->searched->search.memory - row->memory).text);
@@ -265,6 +267,8 @@ enum error_code layered_json(const struct layered *layered, struct error *err)
         if (!from->found) continue;
         json_add(row, "micro %d table_step_ps %g table_peak_bytes %g thinned %hhd", layered_table(from)->micros,
                  (double)from->search.verdict.time, (double)from->search.verdict.memory, from->search.thinned);
+        if (from->search.note[0]) json_add(row, "note %s", from->search.note);
+        if (from->search.unproven) json_add(row, "heuristic %hhd", from->search.unproven);
         if (from->step > 0)
             json_add(row, "virtual_step_ps %g peak_bytes %g", (double)from->step, (double)from->peak);
         if (from->search.predicted > 0) json_add(row, "own_step_ps %g", (double)from->search.predicted);

@@ -58,6 +58,9 @@ const struct option search_options[] = {
       .help = "planners by layers take what layers need from a file, not from a model (docs/plans/planners.md)" },
     { "--table-out", "FILE", OPTION_STRING, &search_asked.table_out,
       .help = "write the table of layers and strategies that such planners get; - for stdout" },
+    { "--page", "FILE", OPTION_STRING, &search_asked.page,
+      .help = "with planners by layers: write a page of HTML with their plans, the frontier of time and memory, and "
+              "the first plan's pipeline" },
     { "--plans", "N", OPTION_INT, &search_asked.plans, .min = 1, .max = 1e6, .given = &search_asked.plans_given,
       .help = "how many of them are planned, the most promising first; default: the planner's" },
     { "--top", "N", OPTION_INT, &search_asked.top, .min = 1, .max = 1000, .help = "different plans that are printed" },
@@ -315,6 +318,10 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
         e = searched_open(&s, &o, search_options, err);
         /* A file that cannot be written is said before the search. */
         if (!e && search_asked.out) e = fail_about(err, output_probe(search_asked.out, err), "--out");
+        if (!e && search_asked.page && !layered_asked())
+            e = fail(err, ERR_USAGE, "--page: a page of a search shows planners by layers; take --planner all, or "
+                     "orrery plan --page for the page of one plan");
+        if (!e && search_asked.page) e = fail_about(err, output_probe(search_asked.page, err), "--page");
         if (!e) e = layered_asked() ? layered_run(&s, err) : search_and_report(&s, err);
         searched_close(&s);
     }

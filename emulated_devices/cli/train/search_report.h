@@ -20,6 +20,7 @@ struct search_asked {
     double seconds;                     /* at most; 0: without end */
     bool plans_given, like_given;
     const char *table, *table_out;      /* files of a table by layers, to read and to write; NULL: none */
+    const char *page;                   /* a file of HTML for planners by layers; NULL: none */
     bool explain;                       /* say what every planner by layers does, and why one is the first */
     const char *zero;                   /* stages of ZeRO, another way to name data schemes; NULL: not given */
     struct plan_space space;            /* the lists as typed */

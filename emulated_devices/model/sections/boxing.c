@@ -87,15 +87,45 @@ static enum error_code open_stream(struct boxing_side *side, const struct plan *
     return e || made ? e : fail(err, ERR_MEMORY, "no memory for the parts of %d devices", plan->mesh.devices);
 }
 
-/* How far a sender is: 0 the receiver itself; then by the level of the link, then by how far its place is from the
- * receiver's, so that neighbours ask different devices. */
+/* The device of another side that is as far along it as a device of this side. */
+static int across(const struct boxing_side *side, const struct boxing_side *other, int device)
+{
+    return (int)((int64_t)device * side_devices(other) / side_devices(side));
+}
+
+/* How far a sender is: -1 the receiver itself; then by the level of the link, then by how far its place is from that of
+ * the receiver, so that neighbours ask different devices, and devices of a class likes of each other. */
 static int64_t distance(const struct boxing_side *from, const struct boxing_side *to, int sender, int receiver)
 {
     const int a = side_rank(from, sender), b = side_rank(to, receiver), n = side_devices(from);
     const struct cluster *const c = to->plan->cluster;
     if (a == b) return -1;
     const int level = c ? cluster_level(c, a, b) : 0;
-    return (int64_t)level * n + (sender - receiver % n + n) % n;
+    return (int64_t)level * n + (sender - across(to, from, receiver) + n) % n;
+}
+
+/* A sender of some of what a receiver needs. */
+struct sender { int64_t distance; int device; };
+
+static int by_distance(const void *a, const void *b)
+{
+    const struct sender *const x = a, *const y = b;
+    return (x->distance > y->distance) - (x->distance < y->distance);
+}
+
+/* From the first to the last element of an ascending list. */
+static struct interval span(const struct intervals *list)
+{
+    const struct interval none = { 0, 0 };
+    if (list->count == 0) return none;
+    return (struct interval){ list->at[0].first, interval_end(list->at[list->count - 1]) - list->at[0].first };
+}
+
+/* Whether two parts may have elements in common. */
+static bool parts_may_meet(const struct part *a, const struct part *b)
+{
+    return interval_meet(span(&a->rows), span(&b->rows)).count > 0
+        && interval_meet(span(&a->cols), span(&b->cols)).count > 0;
 }
 
 /* Who makes the lists of one device. */
@@ -103,7 +133,7 @@ struct boxing_maker {
     struct boxing *boxing;
     int rank;
     struct boxing_side from, to;
-    int *order;                         /* [devices of from] the senders, nearest first */
+    struct sender *order;               /* [devices of from] those that may send, nearest first */
     bool lost;                          /* there was no memory */
 };
 
@@ -152,38 +182,78 @@ static void take_from(struct boxing_maker *maker, int sender, int receiver, stru
     free(has.at);
 }
 
-static void sort_senders(struct boxing_maker *maker, int receiver)
+/* The senders of some of what a receiver needs, nearest first.  @return how many. */
+static int sort_senders(struct boxing_maker *maker, int receiver)
 {
-    const int n = side_devices(&maker->from);
-    for (int i = 0; i < n; i++) {
-        int at = i;
-        while (at > 0 && distance(&maker->from, &maker->to, i, receiver)
-               < distance(&maker->from, &maker->to, maker->order[at - 1], receiver))
-            maker->order[at] = maker->order[at - 1], at--;
-        maker->order[at] = i;
-    }
+    int n = 0;
+    for (int i = 0; i < side_devices(&maker->from); i++)
+        if (parts_may_meet(&maker->from.part[i], &maker->to.part[receiver]))
+            maker->order[n++] = (struct sender){ distance(&maker->from, &maker->to, i, receiver), i };
+    qsort(maker->order, (size_t)n, sizeof *maker->order, by_distance);
+    return n;
 }
 
 /* Find who sends to one receiver.  @return whether every element has a sender. */
 static bool serve(struct boxing_maker *maker, int receiver)
 {
     struct rectangles need = rectangles_of(&maker->to.part[receiver]);
-    sort_senders(maker, receiver);
-    for (int i = 0; i < side_devices(&maker->from) && need.count > 0 && !maker->lost; i++)
-        take_from(maker, maker->order[i], receiver, &need);
+    const int senders = sort_senders(maker, receiver);
+    for (int i = 0; i < senders && need.count > 0 && !maker->lost; i++)
+        take_from(maker, maker->order[i].device, receiver, &need);
     maker->lost = maker->lost || need.room < 0;
     const bool served = need.count == 0;
     free(need.at);
     return served;
 }
 
-/* Leave out devices with which nothing is exchanged.  @return how many are left. */
-static int pack_transfers(struct boxing_transfer *list, const struct boxing_side *peers)
+/* Whether the device takes part in what a receiver gets: as that receiver, or since it has some of that. */
+static bool takes_part(const struct boxing_maker *maker, int receiver)
 {
-    int n = 0;
-    for (int i = 0; i < side_devices(peers); i++)
-        if (list[i].count > 0) list[n] = list[i], list[n++].peer = side_rank(peers, i);
+    const int own = maker->rank - maker->from.plan->mesh.first;
+    return side_rank(&maker->to, receiver) == maker->rank
+        || (mesh_has(&maker->from.plan->mesh, maker->rank)
+            && parts_may_meet(&maker->from.part[own], &maker->to.part[receiver]));
+}
+
+/* Leave out devices with which nothing is exchanged; the list begins with the device across.  @return how many are
+ * left, or -1 without memory. */
+static int pack_transfers(struct boxing_transfer **list, const struct boxing_side *peers, int across)
+{
+    const int devices = side_devices(peers);
+    int count = 0, n = 0;
+    for (int i = 0; i < devices; i++) count += (*list)[i].count > 0;
+    struct boxing_transfer *const packed = calloc((size_t)count + 1, sizeof *packed);
+    if (packed == NULL) return -1;
+    for (int k = 0; k < devices; k++) {
+        const int i = (across + k) % devices;
+        if ((*list)[i].count > 0) packed[n] = (*list)[i], packed[n++].peer = side_rank(peers, i);
+    }
+    free(*list);
+    *list = packed;
     return n;
+}
+
+/* Free lists that are not packed. */
+static void free_transfers(struct boxing_transfer *list, const struct boxing_side *peers)
+{
+    for (int i = 0; list && i < side_devices(peers); i++) free(list[i].at);
+    free(list);
+}
+
+/* Pack what the device sends and receives: on a side where it is not, nothing. */
+static void pack_both(struct boxing_maker *maker)
+{
+    struct boxing *const boxing = maker->boxing;
+    const struct boxing_side *const from = &maker->from, *const to = &maker->to;
+    const int own_from = maker->rank - side_rank(from, 0), own_to = maker->rank - side_rank(to, 0);
+    boxing->sends = pack_transfers(&boxing->send, to, mesh_has(&from->plan->mesh, maker->rank)
+                                   ? across(from, to, own_from) : 0);
+    boxing->receives = boxing->sends < 0 ? -1
+        : pack_transfers(&boxing->receive, from, mesh_has(&to->plan->mesh, maker->rank) ? across(to, from, own_to) : 0);
+    if (boxing->receives >= 0) return;
+    maker->lost = true;
+    if (boxing->sends < 0) free_transfers(boxing->send, to), boxing->send = NULL, boxing->sends = 0;
+    free_transfers(boxing->receive, from), boxing->receive = NULL, boxing->receives = 0;
 }
 
 static struct part part_taken(struct boxing_side *side, int rank)
@@ -204,21 +274,95 @@ enum error_code boxing_between(struct boxing *boxing, struct boxing_side *from, 
                                .receive = calloc((size_t)side_devices(from), sizeof *boxing->receive) };
     enum error_code e = OK;
     maker.lost = !(boxing->send && boxing->receive && maker.order);
-    const bool sends = mesh_has(&from->plan->mesh, rank);
     for (int r = 0; r < side_devices(to) && !e && !maker.lost; r++)
-        if ((sends || side_rank(to, r) == rank) && !serve(&maker, r) && !maker.lost)
+        if (takes_part(&maker, r) && !serve(&maker, r) && !maker.lost)
             e = fail(err, ERR_PLAN, "device %d needs numbers that no device of the other section has",
                      side_rank(to, r));
+    const bool packed = !e && !maker.lost;
+    if (packed) pack_both(&maker);
     if (!e && maker.lost) e = fail(err, ERR_MEMORY, "no memory for what device %d sends to another section", rank);
     free(maker.order);
+    if (e && !packed) {
+        free_transfers(boxing->send, to), free_transfers(boxing->receive, from);
+        boxing->send = boxing->receive = NULL;
+    }
     if (e) {
         boxing_free(boxing);
         return e;
     }
-    boxing->sends = pack_transfers(boxing->send, to), boxing->receives = pack_transfers(boxing->receive, from);
     boxing->from = part_taken(from, rank), boxing->to = part_taken(to, rank);
     return OK;
 }
+
+/* ---- parts that are alike ---------------------------------------------------------------------------------------- */
+
+/* Whether a list is another one, moved on within a whole as a ring; no interval goes across its end. */
+static bool is_moved(const struct intervals *list, const struct intervals *of, struct interval whole, int64_t by)
+{
+    if (list->count != of->count) return false;
+    for (int i = 0; i < list->count; i++) {
+        const int64_t place = (of->at[i].first - whole.first + by) % whole.count;
+        if (list->at[i].count != of->at[i].count || list->at[i].first != whole.first + place
+            || place + of->at[i].count > whole.count) return false;
+    }
+    return true;
+}
+
+static bool has_all(const struct intervals *list, struct interval whole)
+{
+    return list->count == 1 && interval_equal(list->at[0], whole);
+}
+
+/* From the first row that a device of the side has to the last. */
+static struct interval side_rows(const struct boxing_side *side)
+{
+    struct interval whole = { 0, 0 };
+    for (int i = 0; i < side_devices(side); i++) {
+        const struct interval own = span(&side->part[i].rows);
+        if (own.count == 0) continue;
+        if (whole.count == 0) whole = own;
+        const int64_t first = own.first < whole.first ? own.first : whole.first,
+            end = interval_end(own) > interval_end(whole) ? interval_end(own) : interval_end(whole);
+        whole = (struct interval){ first, end - first };
+    }
+    return whole;
+}
+
+/* Whether the device that is a part further has the same columns, and rows that are moved on by so many. */
+static bool side_moves(const struct boxing_side *side, int parts, struct interval whole, int64_t by)
+{
+    const int n = side_devices(side);
+    bool moves = n % parts == 0;
+    for (int i = 0; i < n && moves; i++) {
+        const struct part *const own = &side->part[i], *const next = &side->part[(i + n / parts) % n];
+        moves = is_moved(&next->cols, &own->cols, (struct interval){ 0, own->dim[1] }, 0)
+            && ((has_all(&own->rows, whole) && has_all(&next->rows, whole))
+                || is_moved(&next->rows, &own->rows, whole, by));
+    }
+    return moves;
+}
+
+bool boxing_side_turns(const struct boxing_side *side, int parts)
+{
+    const struct interval whole = side_rows(side);
+    return whole.count % parts == 0 && side_moves(side, parts, whole, whole.count / parts);
+}
+
+bool boxing_side_stays(const struct boxing_side *side, int parts)
+{
+    return side_moves(side, parts, side_rows(side), 0);
+}
+
+bool boxing_stream_turns(const struct plan *plan, int micro, bool gradient, int parts)
+{
+    struct boxing_side side = { 0 };
+    struct error unread;
+    const bool turns = open_stream(&side, plan, micro, gradient, &unread) == OK && boxing_side_turns(&side, parts);
+    boxing_side_close(&side);
+    return turns;
+}
+
+/* ---- the stream -------------------------------------------------------------------------------------------------- */
 
 enum error_code boxing_make(struct boxing *boxing, const struct plan *from, const struct plan *to, int rank, int micro,
                             bool gradient, struct error *err)

@@ -5,6 +5,7 @@
  * columns of each.  Parts of several devices may be equal.  A receiver takes what it has itself without a message, and
  * every other element from exactly one device: so no element travels twice to one device, which is the least that any
  * boxing can send.  Of several devices with the element it takes the nearest, and neighbours take from different ones.
+ * Devices begin with the partner that is as far along the other side as they are on theirs.
  *
  * The gradient of the stream travels the other way by the same rule.
  *
@@ -58,6 +59,14 @@ void boxing_side_close(struct boxing_side *);
 enum error_code boxing_make(struct boxing *, const struct plan *from, const struct plan *to, int rank, int micro,
                             bool gradient, struct error *);
 void boxing_free(struct boxing *);
+
+/** Whether turning a side by one of so many parts of its devices moves what they have by as large a part of the whole;
+ *  or does not move that.  If both sides turn so, or both stay, devices of a class box alike (comm/folding.h). */
+bool boxing_side_turns(const struct boxing_side *, int parts);
+bool boxing_side_stays(const struct boxing_side *, int parts);
+
+/** Whether the stream of a microbatch turns so, or its gradient; also false without memory. */
+bool boxing_stream_turns(const struct plan *, int micro, bool gradient, int parts);
 
 /** Messages and bytes that the device sends. */
 void boxing_cost(const struct boxing *, const struct group *, enum dtype, struct ledger *);

@@ -6,21 +6,30 @@
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
 
-/* Every microbatch is boxed once in each direction at each boundary. */
+/* Without gradients nothing crosses back; both losses of a step without gradients have a pass. */
+static int passes_of(const struct trainer *trainer, enum crossing crossing)
+{
+    const bool back = crossing == CROSSES_GRADIENT || crossing == CROSSES_SLOPES;
+    return forward_only(trainer) && back ? 0 : plan_passes(&trainer->plan);
+}
+
+/* Every microbatch is boxed once in each direction at each boundary, in a pass. */
 static struct account boxings_cost(const struct trainer *trainer)
 {
     struct ledger ledger = { 0 };
     for (int s = 1; s < trainer->plan.sections->count; s++)
         for (enum crossing c = 0; c < CROSSINGS; c++)
             for (int m = 0; m < trainer->plan.micros && trainer->boundary[s].of[c]; m++)
-                boxing_cost(&trainer->boundary[s].of[c][m], &trainer->between, crossing_dtype(&trainer->plan, c),
-                            &ledger);
-    if (trainer->tied) tied_cost(trainer->tied, trainer, &ledger);
+                for (int pass = 0; pass < passes_of(trainer, c); pass++)
+                    boxing_cost(boundary_boxing(&trainer->boundary[s], c, m), &trainer->between,
+                                crossing_dtype(&trainer->plan, c), &ledger);
+    if (trainer->tied && !forward_only(trainer)) tied_cost(trainer->tied, trainer, &ledger);
     return ledger.of[TRAFFIC_PIPELINE];
 }
 
 static struct account result_cost(const struct trainer *trainer)
 {
+    if (draws(trainer)) return result_reduce_cost(trainer, 2, SUM);
     struct account sum = result_reduce_cost(trainer, RESULT_NUMBERS, SUM);
     account_add(&sum, routers_cost(trainer), 1);
     return sum;

@@ -79,9 +79,35 @@ static enum error_code open_crossing(struct boundary *boundary, enum crossing cr
     boundary->of[crossing] = calloc((size_t)M, sizeof *boundary->of[crossing]);
     if (boundary->of[crossing] == NULL) return fail(err, ERR_MEMORY, "no memory for the boxings of %d microbatches", M);
     for (int m = 0; m < M && !e; m++)
-        e = make_crossing(&boundary->of[crossing][m], crossing, back ? after : before, back ? before : after, rank, m,
-                          err);
+        if (boundary->like[m] == m)
+            e = make_crossing(&boundary->of[crossing][m], crossing, back ? after : before, back ? before : after, rank,
+                              m, err);
     return e;
+}
+
+/* Whether two microbatches of a section give each copy as many sequences. */
+static bool cut_alike(const struct plan *section, int one, int other)
+{
+    bool alike = true;
+    for (int dp = 0; dp < section->mesh.size[DP] && alike; dp++)
+        alike = plan_microbatch(section, dp, one).count == plan_microbatch(section, dp, other).count;
+    return alike;
+}
+
+/* Find for each microbatch the first that both sections cut in the same way. */
+static enum error_code find_likes(struct boundary *boundary, const struct plan *before, const struct plan *after,
+                                  struct error *err)
+{
+    const int M = before->micros;
+    boundary->like = calloc((size_t)M, sizeof *boundary->like);
+    if (boundary->like == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d microbatches", M);
+    for (int m = 1; m < M; m++) {
+        int like = boundary->like[m - 1];
+        if (!cut_alike(before, m, like) || !cut_alike(after, m, like)) like = 0;
+        while (like < m && !(cut_alike(before, m, like) && cut_alike(after, m, like))) like++;
+        boundary->like[m] = like;
+    }
+    return OK;
 }
 
 static enum error_code open_boundary(struct boundary *boundary, const struct trainer *trainer, int section,
@@ -89,8 +115,8 @@ static enum error_code open_boundary(struct boundary *boundary, const struct tra
 {
     const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
     const bool sums = balance_joins_layers(&trainer->plan);
-    enum error_code e = OK;
     if (!mesh_has(&before->mesh, trainer->comm->rank) && !mesh_has(&after->mesh, trainer->comm->rank)) return OK;
+    enum error_code e = find_likes(boundary, before, after, err);
     for (enum crossing c = 0; c < CROSSINGS && !e; c++)
         if (sums || c == CROSSES_STREAM || c == CROSSES_GRADIENT) e = open_crossing(boundary, c, trainer, section, err);
     return e;
@@ -102,6 +128,7 @@ static void close_boundary(struct boundary *boundary, int micros)
         for (int m = 0; m < micros && boundary->of[c]; m++) boxing_free(&boundary->of[c][m]);
         free(boundary->of[c]);
     }
+    free(boundary->like);
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
@@ -114,6 +141,7 @@ static enum error_code open_between(struct trainer *trainer, struct error *err)
     const enum error_code e = group_of(&trainer->between, trainer->comm, all, trainer->comm->size, TRAFFIC_PIPELINE,
                                        AXIS_BIT(PP), err);
     free(all);
+    if (!e) group_sends_alike(&trainer->between);       /* train/dry_run/alike.c has looked at the parts */
     return e;
 }
 

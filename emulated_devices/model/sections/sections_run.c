@@ -7,6 +7,7 @@
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer_parts.h"
 #include "emulated_devices/plan/sections.h"
+#include "ref/model/mezo.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +34,8 @@ static struct stage *stage_of(const struct walk *walk, int section) { return wal
 /* The boxing of a microbatch before a section; NULL: nothing of the kind crosses. */
 static const struct boxing *boxing_of(const struct walk *walk, int section, int micro, enum crossing crossing)
 {
-    const struct boxing *const of = walk->trainer->boundary[section].of[crossing];
-    return of ? &of[micro] : NULL;
+    const struct boundary *const boundary = &walk->trainer->boundary[section];
+    return boundary->of[crossing] ? boundary_boxing(boundary, crossing, micro) : NULL;
 }
 
 static enum error_code no_stream(int micro, struct error *err)
@@ -200,17 +201,52 @@ static enum error_code sections_pass(struct trainer *trainer, struct error *err)
 
 /* ---- a step ------------------------------------------------------------------------------------------------------ */
 
-/* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
-static enum error_code sections_share(struct trainer *trainer, struct step_result *out, struct error *err)
+/* All passes of a step's microbatches.  loss: of the tokens whose loss this device counts. */
+static enum error_code sections_passes(struct trainer *trainer, double *loss, struct error *err)
 {
-    double number[RESULT_NUMBERS] = { 0 }, routers = 0;
+    const int count = trainer->plan.sections->count;
+    for (int i = 0; i < count; i++)
+        if (trainer_takes_part(&trainer->section[i]))
+            trainer->section[i].stage->loss = 0, stage_begin_sums(trainer->section[i].stage);
+    const enum error_code e = sections_pass(trainer, err);
+    *loss = 0;
+    for (int i = 0; i < count; i++)
+        if (trainer_takes_part(&trainer->section[i]) && trainer->section[i].stage->last)
+            *loss += trainer->section[i].stage->loss;
+    return e;
+}
+
+/* Without gradients: the losses with weights w + eps z, then w - eps z. */
+static enum error_code sections_losses(struct trainer *trainer, struct step_result *out, struct error *err)
+{
+    const double eps = trainer->plan.hyper.distance,
+        counted = (double)(trainer->counted[0] ? trainer->counted[0] : 1);
+    double sums[2] = { 0 };
+    enum error_code e = OK;
+    for (int side = 0; side < 2 && !e; side++) {
+        for (int i = 0; i < trainer->plan.sections->count; i++)
+            if (trainer_takes_part(&trainer->section[i]))
+                data_set_direction(&trainer->section[i].data, mezo_key(trainer->plan.seed, trainer->step),
+                                   side == 0 ? eps : -eps);
+        e = sections_passes(trainer, &sums[side], err);
+    }
+    if (!e) e = result_reduce(trainer, sums, 2, SUM, err);
+    for (int side = 0; side < 2; side++) out->side[side] = sums[side] / counted;
+    out->loss = (out->side[0] + out->side[1]) / 2, out->slope = mezo_slope(out->side, eps), out->loss_scale = 1;
+    return e;
+}
+
+/* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
+static enum error_code sections_share(struct trainer *trainer, double loss, struct step_result *out,
+                                      struct error *err)
+{
+    double number[RESULT_NUMBERS] = { loss }, routers = 0;
     struct exact_sum squares = { 0 };
     for (int i = 0; i < trainer->plan.sections->count; i++) {
         struct trainer *const part = &trainer->section[i];
         struct exact_sum own;
         double own_numbers[EXACT_LIMBS];
         if (!trainer_takes_part(part)) continue;
-        if (part->stage->last) number[0] += part->stage->loss;
         data_norm_part(&part->data, &own);
         exact_to_numbers(&own, own_numbers);
         for (int k = 0; k < EXACT_LIMBS; k++) number[1 + k] += own_numbers[k];
@@ -229,6 +265,7 @@ static enum error_code sections_share(struct trainer *trainer, struct step_resul
 enum error_code sections_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     enum error_code e = OK;
+    double loss = 0;
     const int count = trainer->plan.sections->count;
     trainer_read_batch(trainer);
     for (int i = 0; i < count && !e; i++) {
@@ -242,11 +279,11 @@ enum error_code sections_gradients(struct trainer *trainer, struct step_result *
     for (int i = 0; i < count; i++)
         if (trainer_takes_part(&trainer->section[i])) routers_lend(trainer, &trainer->section[i]);
     trainer->updated = 0;
-    if (!e) e = sections_pass(trainer, err);
-    for (int i = count - 1; i >= 0 && !e; i--)
+    if (!e) e = draws(trainer) ? sections_losses(trainer, out, err) : sections_passes(trainer, &loss, err);
+    for (int i = count - 1; i >= 0 && !e && !forward_only(trainer); i--)
         if (trainer_takes_part(&trainer->section[i])) e = trainer_reduce(&trainer->section[i], err);
-    if (!e && trainer->tied) e = tied_reduce(trainer->tied, trainer, err);
-    if (!e) e = sections_share(trainer, out, err);
+    if (!e && trainer->tied && !forward_only(trainer)) e = tied_reduce(trainer->tied, trainer, err);
+    if (!e && !draws(trainer)) e = sections_share(trainer, loss, out, err);
     if (e) comm_give_up(trainer->comm, err);
     messages_have_ended(trainer->comm, "at the end of a step's passes");
     /* Now the routings are known. */

@@ -19,8 +19,15 @@ enum crossing { CROSSES_STREAM, CROSSES_GRADIENT, CROSSES_SUMS, CROSSES_SLOPES, 
 /* Between a section and the one before it: the boxings of each microbatch.  Without lists where this device has no part
  * in either section, and where nothing of the kind crosses. */
 struct boundary {
-    struct boxing *of[CROSSINGS];       /* [M] */
+    struct boxing *of[CROSSINGS];       /* [M] of the first microbatch that is cut so */
+    int *like;                          /* [M] that microbatch: the same rows further on are boxed likewise */
 };
+
+/** The boxing of a microbatch, of numbers that cross. */
+static inline const struct boxing *boundary_boxing(const struct boundary *boundary, enum crossing crossing, int micro)
+{
+    return &boundary->of[crossing][boundary->like[micro]];
+}
 
 /** The format of the numbers that cross: routers' are fp64. */
 static inline enum dtype crossing_dtype(const struct plan *plan, enum crossing crossing)

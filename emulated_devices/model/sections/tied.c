@@ -2,6 +2,7 @@
  * sections_open.c, sections_run.c and sections_cost.c call.  Errors: ERR_MEMORY and ERR_COMM; the step cannot go on
  * then. */
 #include "emulated_devices/model/sections/tied.h"
+#include "emulated_devices/comm/crew.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/model/collection/holding.h"
 #include "emulated_devices/plan/sections.h"
@@ -38,6 +39,10 @@ static enum error_code make_boxing(struct boxing *boxing, const struct trainer *
     struct boxing_side before = { 0 }, after = { 0 };
     enum error_code e = open_side(&before, from, index, err);
     if (!e) e = open_side(&after, to, index, err);
+    const int parts = comm_folded_parts(from->comm);
+    if (!e && parts > 1 && !(boxing_side_turns(&before, parts) && boxing_side_turns(&after, parts))
+        && !(boxing_side_stays(&before, parts) && boxing_side_stays(&after, parts)))
+        comm_uneven(from->comm, "parts of the tied embedding are not alike");
     if (!e) e = boxing_between(boxing, &before, &after, from->comm->rank, err);
     boxing_side_close(&before), boxing_side_close(&after);
     return e;

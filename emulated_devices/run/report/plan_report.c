@@ -173,6 +173,8 @@ static void add_folding(cJSON *to, const struct train_record *record)
     char text[80];
     json_add(o, "axes %s why_not_more %s classes %d devices_of_a_class %d", folding_describe(f, text, sizeof text),
              record->folded.why, folding_lives(f), folding_share(f));
+    /* With sections: the first of so many equal parts of each stage runs. */
+    if (f->first) json_add(o, "parts %d", folding_share(f));
     every = cJSON_AddObjectToObject(o, "every");
     for (enum axis a = 0; a < AXIS_COUNT; a++) cJSON_AddNumberToObject(every, axis_name(a), f->every[a]);
 }

@@ -62,7 +62,8 @@ static int mark_coordinates(const struct box_list *list, enum axis axis, const s
         *mark = true;
     }
     /* All devices of a class are where its first one is, modulo the classes of the axis. */
-    for (int i = f->every[axis]; i < f->mesh.size[axis]; i++) marked[i] = marked[i - f->every[axis]];
+    for (int i = f->first ? 0 : f->every[axis]; i < f->mesh.size[axis]; i++)
+        marked[i] = marked[f->first ? folding_stands_for(f, i) : i - f->every[axis]];
     return count;
 }
 

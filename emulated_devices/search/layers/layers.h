@@ -19,6 +19,7 @@ struct layer_search {
     const struct layer_table *table;    /* what layers take */
     uint64_t memory;                    /* of a device; 0: no limit */
     uint64_t seed;                      /* of planners that draw numbers */
+    bool own_code;                      /* a planner does without a library that it has (tests) */
     /* A planner sets these. */
     bool found;                         /* a plan that fits, by the table */
     struct layer_plan best;             /* if so */
@@ -30,6 +31,8 @@ struct layer_search {
     int *slot;                          /* [devices] the place in the machine of each device; of planners that place;
                                          * owned */
     picoseconds predicted;              /* a step by the planner's own formula; 0: it takes the table's */
+    char note[120];                     /* how the plan was found, where that is not always alike; "": as promised */
+    bool unproven;                      /* this time what the planner promises is not known to hold */
 };
 
 void layer_search_free(struct layer_search *);

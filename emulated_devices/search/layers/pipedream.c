@@ -1,124 +1,42 @@
-/* pipedream.c -- PipeDream: stages of copies, by dynamic programming over the longest stage alone.
+/* pipedream.c -- PipeDream: stages of copies, by dynamic programming over the longest stage alone (longest.c).
  *
- *     A[k][i][d] = min over j and n of max(least(i..j-1 on n devices), A[k-1][j][d-n])
- *
- * A stage's layers are whole: its devices are copies of it.  What else a step takes, the other stages while the
- * pipeline fills and the hops, is not counted; so are the messages in the paper unless activations are compressed.
- * Of all numbers of stages the table's time decides.
+ * A stage's layers are whole: its devices are copies of it.  What else a step takes is not counted; so are the messages
+ * between stages in the paper unless activations are compressed.
  *
  * Apart from alpa.c: no parts of layers, and the longest stage is all that counts.
  *
  * Source   D. Narayanan et al., PipeDream, SOSP 2019, section 3.1; optimizer/optimizer_graph_hierarchical.py
  */
-#include "emulated_devices/search/layers/layers.h"
+#include "emulated_devices/search/layers/longest.h"
 #include "emulated_devices/search/layers/stages.h"
 #include "emulated_devices/search/planner.h"
-#include <stdlib.h>
-
-static const picoseconds NO_STAGE = INT64_MAX / 4;
 
 /* Strategies of a file have no mesh, and all take part. */
 static bool is_copies(const struct strategy *strategy) { return strategy->axis[CP] <= 1 && strategy->axis[TP] <= 1; }
 
-struct longest {
-    struct layer_search *search;
-    struct stage_costs costs;
-    picoseconds *most;                  /* A, [k][layer][devices left] */
-    int16_t *end, *size;                /* of the first stage */
-};
-
-static size_t longest_at(const struct longest *longest, int k, int layer, int left)
+static enum error_code copies_least(void *context, int from, int to, int size, int flight, picoseconds *time,
+                                    struct error *err)
 {
-    const struct layer_table *const table = longest->search->table;
-    return ((size_t)k * (size_t)(table->layers + 1) + (size_t)layer) * (size_t)(table->devices + 1) + (size_t)left;
+    return stage_least(context, from, to, size, flight, time, err);
 }
 
-static enum error_code longest_cell(struct longest *longest, int k, int layer, int left, struct error *err)
+static enum error_code copies_trace(void *context, int from, int to, int size, int flight, int strategy[],
+                                    struct error *err)
 {
-    const struct layer_table *const table = longest->search->table;
-    const size_t at = longest_at(longest, k, layer, left);
-    longest->most[at] = NO_STAGE;
-    for (int z = 0; z < table->sizes; z++) {
-        const int n = table->size[z], before = table->devices - left;
-        if (n > left || !layer_stage_begins(before, n)) continue;
-        for (int end = k == 1 ? table->layers : layer + 1; end <= table->layers - (k - 1); end++) {
-            const picoseconds behind = k == 1 ? left == n ? 0 : NO_STAGE
-                                              : longest->most[longest_at(longest, k - 1, end, left - n)];
-            picoseconds time;
-            if (behind >= longest->most[at]) continue;
-            const enum error_code e = stage_least(&longest->costs, layer, end, z, layer_flight(table, k), &time, err);
-            if (e) return e;
-            if (time < 0) break;
-            time = layer_slowed(table, time, before, n);
-            if (time >= longest->most[at]) break;       /* more layers take longer */
-            longest->most[at] = time > behind ? time : behind;
-            longest->end[at] = (int16_t)end, longest->size[at] = (int16_t)z;
-        }
-    }
-    return OK;
-}
-
-static enum error_code longest_trace(struct longest *longest, int stages, struct error *err)
-{
-    const struct layer_table *const table = longest->search->table;
-    struct layer_plan plan = { .stages = stages };
-    enum error_code e = OK;
-    if (longest->most[longest_at(longest, stages, 0, table->devices)] >= NO_STAGE) return OK;
-    for (int s = 0, layer = 0, left = table->devices; s < stages && !e; s++) {
-        const size_t at = longest_at(longest, stages - s, layer, left);
-        const int z = longest->size[at];
-        plan.first[s] = layer, plan.devices[s] = table->size[z];
-        e = stage_trace(&longest->costs, layer, longest->end[at], z, layer_flight(table, stages - s), plan.strategy,
-                        err);
-        layer = longest->end[at], left -= table->size[z];
-    }
-    plan.first[stages] = table->layers;
-    if (!e) layer_search_offer(longest->search, &plan);
-    return e;
-}
-
-/* Numbers of devices that are left: multiples of the smallest stage, if all stages are. */
-static int longest_step(const struct layer_table *table)
-{
-    for (int z = 1; z < table->sizes; z++)
-        if (table->size[z] % table->size[0] != 0) return 1;
-    return table->devices % table->size[0] == 0 ? table->size[0] : 1;
-}
-
-static enum error_code longest_solve(struct longest *longest, struct error *err)
-{
-    const struct layer_table *const table = longest->search->table;
-    const int step = longest_step(table);
-    int most = table->devices / table->size[0];
-    if (most > table->layers) most = table->layers;
-    if (most > STAGES_MOST) most = STAGES_MOST;
-    const size_t room = longest_at(longest, most + 1, 0, 0);
-    longest->most = malloc(room * sizeof *longest->most);
-    longest->end = malloc(room * sizeof *longest->end), longest->size = malloc(room * sizeof *longest->size);
-    if (!longest->most || !longest->end || !longest->size)
-        return fail(err, ERR_MEMORY, "no memory for %d stages of %d layers", most, table->layers);
-    enum error_code e = OK;
-    for (int k = 1; k <= most && !e; k++) {
-        for (int layer = table->layers - k; layer >= 0 && !e; layer--)
-            for (int left = 0; left <= table->devices && !e; left += step)
-                e = longest_cell(longest, k, layer, left, err);
-        if (!e) e = longest_trace(longest, k, err);
-    }
-    longest->search->looked += longest->costs.looked + (int64_t)room;
-    return e;
+    return stage_trace(context, from, to, size, flight, strategy, err);
 }
 
 static enum error_code pipedream_solve(struct layer_search *search, struct error *err)
 {
-    struct longest longest = { .search = search };
+    struct stage_costs costs;
+    const struct stage_rule rule = { &costs, copies_least, copies_trace };
     if (search->table->link)
         return fail(err, ERR_PLAN, "--planner pipedream: the table is a graph; its layers must follow each other; "
                     "tensoropt and mindspore take graphs");
-    enum error_code e = stage_costs_open(&longest.costs, search->table, search->memory, is_copies, err);
-    if (!e) e = longest_solve(&longest, err);
-    search->thinned = longest.costs.thinned;
-    stage_costs_close(&longest.costs);
-    free(longest.most), free(longest.end), free(longest.size);
+    enum error_code e = stage_costs_open(&costs, search->table, search->memory, is_copies, err);
+    if (!e) e = longest_solve(search, &rule, err);
+    search->looked += costs.looked, search->thinned = costs.thinned;
+    stage_costs_close(&costs);
     return e;
 }
 

@@ -30,6 +30,8 @@ struct strategy {
     int layout;                         /* strategies that cut the residual stream alike have one number */
     int axis[AXIS_COUNT];               /* sizes of its mesh; all 0: a file's, which is no plan of a model */
     char tensor[32], attention[32], data[32], recompute[32];    /* schemes; "" likewise */
+    int ep;                             /* parts of the experts over the devices; 0 or 1: each device has all */
+    char dispatch[32];                  /* how rows travel to them; "" likewise */
 };
 
 /* A layer with a strategy, on each of its devices. */
@@ -42,6 +44,10 @@ struct layer_cost {
     uint64_t sent[CLUSTER_LEVELS];      /* bytes that a device sends in a step, by the level of the link */
     uint64_t shared;                    /* of these, weights and gradients: to the copies of the layer */
 };
+
+/* A product of a layer, [rows, inner] x [inner, columns], of a microbatch. */
+struct layer_product { int64_t rows, inner, columns; };
+enum { LAYER_PRODUCTS_MOST = 8 };
 
 /* An operator reads what another has computed. */
 struct layer_link { int from, to; };
@@ -64,6 +70,8 @@ struct layer_table {
     struct { int devices; double rate; } level[CLUSTER_LEVELS];         /* of a unit, 0: all; 10^6 bytes a second */
     double *bandwidth;                  /* [devices * devices] measured rates from one device to another, likewise;
                                          * NULL: those of the levels */
+    int products;                       /* entries of `product`; 0: the table does not say them */
+    struct layer_product product[LAYER_PRODUCTS_MOST];  /* of every layer, each reading the one before: for rec_core */
     int links;                          /* entries of `link` */
     struct layer_link *link;            /* [links] a graph of operators; NULL: each layer reads the one before */
 };

@@ -11,6 +11,7 @@
 #define TABLE_FORMAT "orrery layers"
 
 /* Sums of a plan's times and bytes stay below 2^62. */
+enum { PRODUCT_MOST = 1 << 30 };         /* of a size: three of them are counted as fp64 */
 static const int64_t MOST_PS = (int64_t)1 << 44, MOST_BYTES = (int64_t)1 << 50;
 
 static enum error_code no_room(struct error *err) { return fail(err, ERR_MEMORY, "no memory for a table of layers"); }
@@ -59,6 +60,12 @@ static enum error_code read_strategy(struct layer_table *table, const cJSON *fro
     if (!e) e = table_text(from, where, "attention", s->attention, sizeof s->attention, err);
     if (!e) e = table_text(from, where, "data-parallel", s->data, sizeof s->data, err);
     if (!e) e = table_text(from, where, "recompute", s->recompute, sizeof s->recompute, err);
+    if (!e) e = optional(from, where, "ep", table->devices, &size, err);
+    s->ep = (int)size;
+    if (!e) e = table_text(from, where, "dispatch", s->dispatch, sizeof s->dispatch, err);
+    if (!e && s->ep > 1 && (devices % s->ep != 0 || s->dispatch[0] == '\0'))
+        e = fail(err, ERR_FORMAT, "%s: strategy %s: ep %d must divide its %d devices, and needs a dispatch", where,
+                 s->name, s->ep, (int)devices);
     s->devices = (int)devices, s->layout = (int)layout;
     if (s->layout >= table->layouts) table->layouts = s->layout + 1;
     return e;
@@ -291,6 +298,27 @@ static enum error_code read_sizes(struct layer_table *table, const cJSON *root, 
     return e;
 }
 
+/* Rows of three sizes. */
+static enum error_code read_products(struct layer_table *table, const cJSON *root, const char *where,
+                                     struct error *err)
+{
+    const cJSON *const list = cJSON_GetObjectItemCaseSensitive(root, "products"), *one;
+    if (list == NULL) return OK;
+    if (!cJSON_IsArray(list) || cJSON_GetArraySize(list) > LAYER_PRODUCTS_MOST)
+        return fail(err, ERR_FORMAT, "%s: products: must be a list of at most %d products", where, LAYER_PRODUCTS_MOST);
+    cJSON_ArrayForEach(one, list) {
+        int64_t size[3];
+        bool whole = cJSON_IsArray(one) && cJSON_GetArraySize(one) == 3;
+        for (int i = 0; i < 3 && whole; i++)
+            whole = json_whole(cJSON_GetArrayItem(one, i), &size[i]) && size[i] >= 1 && size[i] <= PRODUCT_MOST;
+        if (!whole)
+            return fail(err, ERR_FORMAT, "%s: products: product %d has not three sizes of 1 to %d: rows, inner, "
+                        "columns", where, table->products, PRODUCT_MOST);
+        table->product[table->products++] = (struct layer_product){ size[0], size[1], size[2] };
+    }
+    return OK;
+}
+
 static enum error_code read_table(struct layer_table *table, const cJSON *root, const char *where, struct error *err)
 {
     int64_t devices = 0, micros = 1;
@@ -308,6 +336,7 @@ static enum error_code read_table(struct layer_table *table, const cJSON *root, 
     if (!e) e = read_edges(table, root, where, err);
     if (!e) e = read_machine(table, root, where, err);
     if (!e) e = read_links(table, root, where, err);
+    if (!e) e = read_products(table, root, where, err);
     if (!e) e = layer_table_check(table, where, err);
     return e ? e : read_sizes(table, root, where, err);
 }
@@ -336,6 +365,7 @@ static void write_strategies(cJSON *root, const struct layer_table *table)
         if (s->axis[DP] > 0)
             json_add(row, "dp %d cp %d tp %d tensor %s attention %s data-parallel %s recompute %s", s->axis[DP],
                      s->axis[CP], s->axis[TP], s->tensor, s->attention, s->data, s->recompute);
+        if (s->ep > 1) json_add(row, "ep %d dispatch %s", s->ep, s->dispatch);
     }
 }
 
@@ -385,6 +415,12 @@ static void write_machine(cJSON *root, const struct layer_table *table)
         cJSON *const rows = cJSON_AddArrayToObject(root, "bandwidth");
         for (int i = 0; i < n; i++)
             cJSON_AddItemToArray(rows, cJSON_CreateDoubleArray(&table->bandwidth[(size_t)i * (size_t)n], n));
+    }
+    cJSON *const products = table->products > 0 ? cJSON_AddArrayToObject(root, "products") : NULL;
+    for (int i = 0; i < table->products; i++) {
+        const struct layer_product *const p = &table->product[i];
+        cJSON_AddItemToArray(products, cJSON_CreateDoubleArray((const double[]){ (double)p->rows, (double)p->inner,
+                                                                                 (double)p->columns }, 3));
     }
     if (table->link == NULL) return;
     cJSON *const reads = cJSON_AddArrayToObject(root, "reads");

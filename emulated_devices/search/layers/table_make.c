@@ -18,7 +18,9 @@ enum { PARTS_MOST = 32 };
 /* A dimension has these if no list says it: few values that differ in time and memory, so that a table is made in
  * seconds.  Parts of a layer stay inside a node unless --tp says more. */
 static const char usual_tensor[] = "1d-sp", usual_attention[] = "ring-zigzag", usual_data[] = "ddp,zero1,zero3",
-                  usual_recompute[] = "none,full", usual_cp[] = "1";
+                  usual_recompute[] = "none,full", usual_cp[] = "1",
+                  /* Devices along tp have different rows, and each expert all rows, or parts of experts. */
+                  usual_tensor_of_experts[] = "1d-sp,1d", usual_dispatch[] = "alltoall";
 
 static const char *list_or(const char *list, const char *usual) { return list ? list : usual; }
 
@@ -63,7 +65,9 @@ static void name_strategy(struct strategy *s)
         const size_t used = strlen(mesh);
         if (s->axis[a] > 1) snprintf(mesh + used, sizeof mesh - used, "%s %d ", axis_name(a), s->axis[a]);
     }
-    snprintf(s->name, sizeof s->name, "%s%s%s%s%s%s%s%s", mesh, s->data, s->axis[TP] > 1 ? " " : "",
+    char experts[48] = "";
+    if (s->ep > 1) snprintf(experts, sizeof experts, "ep %d %s ", s->ep, s->dispatch);
+    snprintf(s->name, sizeof s->name, "%s%s%s%s%s%s%s%s%s", mesh, experts, s->data, s->axis[TP] > 1 ? " " : "",
              s->axis[TP] > 1 ? s->tensor : "", s->axis[CP] > 1 ? " " : "", s->axis[CP] > 1 ? s->attention : "",
              strcmp(s->recompute, "none") != 0 ? " recompute " : "",
              strcmp(s->recompute, "none") != 0 ? s->recompute : "");
@@ -113,14 +117,50 @@ static enum error_code add_data(struct table_maker *maker, struct strategy s, st
     return e;
 }
 
+/* The devices of the machine's largest unit; 1: it has none. */
+static int node_devices(const struct plan_space *space)
+{
+    const struct cluster *const c = space->base->cluster;
+    int node = 1;
+    for (int l = 0; c && l < c->levels; l++)
+        if (c->link[l].devices > node) node = c->link[l].devices;
+    return node;
+}
+
+/* Parts of the experts that are usual: none, or as many as a node of the stage can have. */
+static bool takes_ep(const struct plan_space *space, int devices, int ep)
+{
+    const int64_t E = space->base->model.mixture.E;
+    int most = 1;
+    if (ep == 1) return space->sizes[EP] == NULL || plan_space_list_has(space->sizes[EP], 1);
+    if (space->base->model.mlp != MLP_MIXTURE || E % ep != 0 || devices % ep != 0) return false;
+    if (space->sizes[EP]) return plan_space_list_has(space->sizes[EP], ep);
+    for (int n = 1; n <= node_devices(space); n++)
+        if (E % n == 0 && devices % n == 0) most = n;
+    return ep == most;
+}
+
+/* Each device has all experts, or a part of them, which rows are sent to. */
+static enum error_code add_experts(struct table_maker *maker, struct strategy s, struct error *err)
+{
+    enum error_code e = OK;
+    for (s.ep = 1; s.ep <= s.devices && !e; s.ep++) {
+        const char *dispatch = s.ep > 1 ? list_or(maker->space->only[BY_EXPERTS], usual_dispatch) : "here";
+        if (!takes_ep(maker->space, s.devices, s.ep)) continue;
+        while (!e && next_word(&dispatch, s.dispatch)) e = add_data(maker, s, err);
+    }
+    return e;
+}
+
 static enum error_code add_schemes(struct table_maker *maker, struct strategy s, struct error *err)
 {
     const struct plan_space *const space = maker->space;
-    const char *tensor = s.axis[TP] > 1 ? list_or(space->only[BY_TENSOR], usual_tensor) : "1d";
+    const char *const usual = space->base->model.mlp == MLP_MIXTURE ? usual_tensor_of_experts : usual_tensor,
+        *tensor = s.axis[TP] > 1 ? list_or(space->only[BY_TENSOR], usual) : "1d";
     enum error_code e = OK;
     while (!e && next_word(&tensor, s.tensor)) {
         const char *attention = s.axis[CP] > 1 ? list_or(space->only[BY_ATTENTION], usual_attention) : "whole";
-        while (!e && next_word(&attention, s.attention)) e = add_data(maker, s, err);
+        while (!e && next_word(&attention, s.attention)) e = add_experts(maker, s, err);
     }
     return e;
 }
@@ -128,10 +168,7 @@ static enum error_code add_schemes(struct table_maker *maker, struct strategy s,
 /* Parts of a layer that are usual: they divide the heads, and are inside a node. */
 static bool takes_tp(const struct plan_space *space, int tp)
 {
-    const struct cluster *const c = space->base->cluster;
-    int node = 1;
-    for (int l = 0; c && l < c->levels; l++)
-        if (c->link[l].devices > node) node = c->link[l].devices;
+    const int node = node_devices(space);
     if (space->sizes[TP]) return plan_space_list_has(space->sizes[TP], tp);
     return space->base->model.H % tp == 0 && (tp == 1 || tp <= node || node == 1);
 }
@@ -233,6 +270,17 @@ static enum error_code open_costs(struct layer_table *table, struct error *err)
     return layer_table_check(table, "--planner", err);
 }
 
+/* The products of a layer: to heads, from heads, and both of the feed-forward part. */
+static void put_products(struct layer_table *table, const struct plan *base)
+{
+    const struct model_config *const m = &base->model;
+    const int64_t rows = base->B / table->micros * base->S;
+    const struct layer_product all[] = { { rows, m->D, (m->H + 2 * m->K) * m->A }, { rows, m->H * m->A, m->D },
+                                         { rows, m->D, m->F }, { rows, m->F, m->D } };
+    table->products = sizeof all / sizeof *all;
+    memcpy(table->product, all, sizeof all);
+}
+
 static enum error_code take_machine(struct layer_table *table, const struct plan *base, struct error *err)
 {
     const struct cluster *const c = base->cluster;
@@ -240,6 +288,7 @@ static enum error_code take_machine(struct layer_table *table, const struct plan
         for (int b = 0; b < table->sizes; b++)
             table->hop[a][b] = measure_hop(base, table->size[a], table->size[b], table->micros);
     table->stream = (uint64_t)(base->B / table->micros * base->S * base->model.D) * dtype_size(base->dtype);
+    put_products(table, base);
     table->levels = c ? c->levels : 0;
     for (int l = 0; l < table->levels; l++)
         table->level[l].devices = c->link[l].devices, table->level[l].rate = (double)c->link[l].rate;
@@ -298,6 +347,7 @@ static enum error_code fill_section(struct plan *section, const struct strategy 
     section->mesh.first = device, section->layers = layers;
     section->tensor = s->tensor, section->attention = s->attention;
     section->data.scheme = s->data, section->recompute = s->recompute;
+    if (s->ep > 1) section->ep = s->ep, section->etp = 1, section->dispatch = s->dispatch;
     return e;
 }
 

@@ -19,6 +19,7 @@ static enum error_code few_layers_plan(struct plan *q, const struct plan *base, 
     q->model.L = layers, q->B = base->B / micros * passes, q->micros = passes, q->chunks = 1;
     q->schedule = "gpipe", q->tensor = s->tensor, q->attention = s->attention;
     q->data.scheme = s->data, q->recompute = s->recompute;
+    if (s->ep > 1) q->ep = s->ep, q->etp = 1, q->dispatch = s->dispatch;
     const enum error_code e = mesh_make(&q->mesh, size, err);
     return e ? e : plan_check(q, err);
 }

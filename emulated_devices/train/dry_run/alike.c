@@ -2,6 +2,8 @@
  * calls; a folding that proves inexact is refined.  The functions send no messages and report no errors. */
 #include "emulated_devices/train/dry_run/alike.h"
 #include "emulated_devices/model/run/pooled.h"
+#include "emulated_devices/model/sections/boxing.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 #include "ref/model/kinds.h"
@@ -137,7 +139,7 @@ static const char *mixture_differs(const struct plan *plan)
     for (int rank = 0; rank < plan->mesh.size[CP] * plan->mesh.size[TP]; rank++)
         for (int i = 0; i < plan->micros; i++)
             if ((i == 0 || plan_microbatch(plan, 0, i).count != plan_microbatch(plan, 0, i - 1).count) &&
-                !is_even(plan, rank, i))
+                !is_even(plan, plan->mesh.first + rank, i))
                 return "a device has more rows for some experts";
     return NULL;
 }
@@ -174,11 +176,67 @@ static const char *fold_axis(const struct plan *plan, struct folding *folding, e
     return first;
 }
 
+/* ---- sections ---------------------------------------------------------------------------------------------------- */
+
+/* The result is the largest number that divides both. */
+static int common_divisor(int a, int b) { return b == 0 ? a : common_divisor(b, a % b); }
+
+/* The most parts that all sections could be folded into: each has whole copies. */
+static int most_parts(const struct plan *plan)
+{
+    int most = 0;
+    for (int i = 0; i < plan->sections->count; i++) most = common_divisor(plan->sections->at[i].mesh.size[DP], most);
+    return most;
+}
+
+/* Why a section's devices differ from those that are a part further; NULL: they do not. */
+static const char *section_differs(const struct plan *section, int parts)
+{
+    const char *everywhere = differs_everywhere(section);
+    if (everywhere == NULL) everywhere = mixture_differs(section);
+    if (everywhere) return everywhere;
+    if (!same_batches(section, section->mesh.size[DP] / parts)) return "copies have different numbers of sequences";
+    for (int i = 0; i < section->micros; i++)
+        if ((i == 0 || plan_microbatch(section, 0, i).count != plan_microbatch(section, 0, i - 1).count)
+            && !(boxing_stream_turns(section, i, false, parts) && boxing_stream_turns(section, i, true, parts)))
+            return "parts of the stream are not alike";
+    return NULL;
+}
+
+static const char *stages_differ(const struct plan *plan, const struct folding *folding)
+{
+    static const struct cluster flat = { .levels = 1 };
+    const char *not = NULL;
+    for (int i = 0; i < plan->sections->count && !not; i++)
+        not = section_differs(&plan->sections->at[i], folding_share(folding));
+    if (not == NULL && !same_links(plan->cluster ? plan->cluster : &flat, folding, DP))
+        not = "the cluster's links or devices differ";
+    return not;
+}
+
+/* Fold the stages into as many parts as possible, at most so many. */
+static struct folding fold_stages(const struct plan *plan, int most, char why[200])
+{
+    const struct sections *const all = plan->sections;
+    for (int parts = most; parts > 1; parts--) {
+        const struct folding f = folding_of_stages(&plan->mesh, all->first, all->stages, parts);
+        if (most_parts(plan) % parts != 0) continue;
+        const char *const not = stages_differ(plan, &f);
+        if (not == NULL) return f;
+        if (why[0] == '\0') snprintf(why, 200, "%d parts: %s", parts, not);
+    }
+    if (why[0] == '\0') snprintf(why, 200, "no number divides the copies of all sections");
+    return folding_of_stages(&plan->mesh, all->first, all->stages, 1);
+}
+
+/* ---- both -------------------------------------------------------------------------------------------------------- */
+
 struct folding plan_alike(const struct plan *plan, char why[200])
 {
     struct folding f = folding_none(&plan->mesh);
     int used = 0;
     why[0] = '\0';
+    if (plan->sections) return fold_stages(plan, most_parts(plan), why);
     for (int i = 0; i < 2; i++) {
         const enum axis a = i == 0 ? DP : TP;
         const char *not = plan->mesh.size[a] > 1 ? fold_axis(plan, &f, a, 1) : NULL;
@@ -193,6 +251,8 @@ struct folding plan_alike_refined(const struct plan *plan, const struct folding 
                                   const struct crew_outcome *outcome)
 {
     struct folding f = *old;
+    char unread[200] = "";
+    if (plan->sections) return fold_stages(plan, folding_share(old) - 1, unread);
     const bool along_tp = f.every[TP] < plan->mesh.size[TP] && !(outcome->axes & AXIS_BIT(DP));
     const int next = outcome->apart > f.every[DP] ? outcome->apart : f.every[DP] + 1;
     if (along_tp || f.every[DP] == plan->mesh.size[DP]) f.every[TP] = plan->mesh.size[TP];

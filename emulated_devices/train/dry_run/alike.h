@@ -9,9 +9,11 @@
 /**
  * The coarsest folding that the plan's sizes and its cluster allow.  A crew finds out what its messages allow
  * (crew_outcome.inexact): then refine and try again.
- * @param why  why an axis of several devices is not folded, or not to one; empty: it is.
+ * @param plan  its sections must outlive the folding.
+ * @param why   why an axis of several devices is not folded, or not to one; empty: it is.  Of sections: why stages are
+ *              not folded, or not into more parts.
  */
-struct folding plan_alike(const struct plan *, char why[200]);
+struct folding plan_alike(const struct plan *plan, char why[200]);
 
 /** A finer one, after a run with this one was found inexact: the next one, or the first that is no longer known to be
  *  inexact. */

@@ -76,6 +76,10 @@ enum error_code planned_draw(struct layer_table *table, uint64_t *memory, int dr
     draw_costs(&drawing, table);
     for (int d = 0; d < DEVICES; d++) table->percent[d] = draw % 4 == 3 && d >= DEVICES / 2 ? 50 : 100;
     *memory = draw % 5 == 4 ? 0 : 20 + (uint64_t)table_draw(&drawing, 60 * table->layers);
+    table->products = 2;
+    for (int i = 0; i < table->products; i++)
+        table->product[i] = (struct layer_product){ 1 << table_draw(&drawing, 10), 1 << table_draw(&drawing, 10),
+                                                    1 << table_draw(&drawing, 10) };
     e = layer_table_check(table, "a drawn table", err);
     if (e) layer_table_free(table);
     return e;

@@ -62,7 +62,7 @@ static void draw_section(struct drawing *drawing, struct plan *section, struct i
     section->attention = section->mesh.size[CP] > 1 && STREAMS(&section->model) == 1
         ? draw_word(drawing, attention, 4) : plan_usual_attention(section);
     section->data.scheme = draw_word(drawing, data, 4);
-    section->recompute = draw_word(drawing, recompute, 3);
+    section->recompute = section->optimizer->forward_only ? "none" : draw_word(drawing, recompute, 3);
     if (section->model.mixture.E > 0) draw_experts(drawing, section);
 }
 
@@ -127,6 +127,7 @@ static void draw_storage(struct drawing *drawing, struct plan *plan)
     if (what == 2) q->quantise_weights = (struct block_format){ 8, BLOCK };
     if (what == 2 && draw_below(drawing, 2)) q->quantise_gradients = (struct block_format){ 8, BLOCK };
     q->keep = what == 4;
+    if (what == 5) case_take_mezo(plan, 1);
     if (what == 3) {
         const struct optimizer *low_rank[16];
         int count = 0;
