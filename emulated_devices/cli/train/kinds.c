@@ -11,6 +11,7 @@
     "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
     "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
     "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
+    "--record", "--disturb",                                                                        \
     "--sharded", "--elastic", "--save-every", "--keep", "--eval-every", "--owners-out",             \
     "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
@@ -49,7 +50,7 @@ const struct run_kind run_serve = {
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
     "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
-    "--isolate", "--paranoid",                                                                      \
+    "--isolate", "--paranoid", "--record", "--disturb",                                             \
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--elastic",       \
     "--save-every", "--keep",                                                                       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
