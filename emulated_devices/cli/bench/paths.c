@@ -82,8 +82,8 @@ enum error_code bench_paths_topic(int argc, char **argv, int *status, struct err
     const enum error_code e = parse_command("bench paths", "[options]",
                                             "Flows of jobs over a network of leaves and spines, in virtual time:\n"
                                             "paths chosen by a hash of each pair, as ECMP does, beside paths\n"
-                                            "assigned for all flows together, as C4P does.", argc - 3, argv + 3, table, &help,
-                                            err);
+                                            "assigned for all flows together, as C4P does.", argc - 3, argv + 3, table,
+                                            &help, err);
     if (e || help) return e;
     const int hosts = o.clos.leaves * o.clos.hosts;
     if (hosts % o.rings != 0 || hosts / o.rings < 2)

@@ -41,9 +41,9 @@ enum error_code bench_recorder_topic(int argc, char **argv, int *status, struct 
     if (!e) e = recorder_plan(&plan, &cluster, err);
     if (!e) e = recorder_cost(&cost, &plan, steps, err);
     if (e) return e;
-    say(stdout, 0, "A call is recorded in %.0f ns, and each of its messages in %.0f ns.\nA step has %.0f calls and %.0f "
-        "messages on a device, and takes it %s of a processor.\nRecording is %.3f %% of that.", cost.call, cost.message,
-        cost.calls, cost.messages, time_format(cost.step / 1e9).text, cost.share);
+    say(stdout, 0, "A call is recorded in %.0f ns, and each of its messages in %.0f ns.\nA step has %.0f calls and "
+        "%.0f messages on a device, and takes it %s of a processor.\nRecording is %.3f %% of that.", cost.call,
+        cost.message, cost.calls, cost.messages, time_format(cost.step / 1e9).text, cost.share);
     json_add(document_data(), "call_ns %g message_ns %g calls %g messages %g step_ns %g share_percent %g", cost.call,
              cost.message, cost.calls, cost.messages, cost.step, cost.share);
     return OK;
