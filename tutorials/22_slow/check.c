@@ -33,8 +33,8 @@ static void try_waits(struct judge *j, bool found)
         r->device[0].number[0] = W;
         const int want = kind == WAITS_LEAST ? slow : -1;
         if (trial_call(r) && r->device[0].result != want)
-            trial_fails(r, "it returned %d; device %d waits %.0f, and the least of the others is 60: it should return %d",
-                        (int)r->device[0].result, slow, waits[slow], want);
+            trial_fails(r, "it returned %d; device %d waits %.0f, and the least of the others is 60: it should return "
+                        "%d", (int)r->device[0].result, slow, waits[slow], want);
         trial_close(r);
     }
 }
@@ -93,7 +93,8 @@ static void check_usual(struct judge *j)
         const int W = devices_of(j, i);
         fill(j, delay, W);
         if (i == RUNS - 1) memset(delay, 0, sizeof delay);
-        struct trial *r = open_delays(j, "usual_delay", delay, W, i == RUNS - 1 ? "no messages" : "some without messages");
+        struct trial *r = open_delays(j, "usual_delay", delay, W,
+                                      i == RUNS - 1 ? "no messages" : "some without messages");
         const double want = median_of(delay, W), got = trial_call(r) ? r->device[0].real : want;
         if (fabs(got - want) > 0) trial_fails(r, "it returned %g; the median of cells with messages is %g", got, want);
         trial_close(r);
@@ -185,7 +186,8 @@ const struct lesson lesson_22_slow = {
         { 1, "waits", "the device that waits least is named", 3, { check_waits },
           { "Who is late is waited for.  So who waits least?" } },
         { 1, "waits-none", "no device is named if none waits that little", 2, { check_waits_none },
-          { "Compare with each other device, not with the mean.", "'Less than' does not hold for exactly the share." } },
+          { "Compare with each other device, not with the mean.",
+            "'Less than' does not hold for exactly the share." } },
         { 2, "usual", "the usual delay is a median", 3, { check_usual },
           { "Cells without messages are no short delays.", "Sort; of n numbers take the one at (n-1)/2." } },
         { 3, "link", "one hot cell is a link", 2, { check_link },
