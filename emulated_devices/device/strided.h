@@ -12,7 +12,7 @@
  * longer run, and two that go on evenly become one.  Dimensions are never exchanged, since that would change the order.
  * The idea is TEMPI's (C. Pearson et al., HPDC 2021), which sorts them by distance.
  *
- * device/layout.c, model/collection/boxes.c, schemes/spatial/walk.c, comm/datatype.c and bench/ call these functions.
+ * device/layout.c, device/backends/cpu.c, model/collection/boxes.c, comm/datatype.c and bench/ call these functions.
  * No function fails, but strided_repeat.
  */
 #ifndef ORRERY_STRIDED_H
