@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/collectives/algorithm.h"
 #include "emulated_devices/comm/crew.h"
+#include "emulated_devices/comm/recorder.h"
 #include "emulated_devices/device/streams.h"
 #include <string.h>
 
@@ -160,6 +161,8 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     const bool in_line = !trivial && sending_in_line(clock);
     if (!trivial) clock_start_collective(clock);
     const picoseconds began = clock->now;
+    if (!trivial) recorder_begins(group->comm, group, op);
+    if (!trivial && disturbed_hangs(&clock->disturbed, DISTURB_HANG_INSIDE)) comm_hang(group->comm);
     if (trivial || works_in_out(a)) copy_in(&here, c, group->size);
     /* The algorithm must not read `in` any more, since the sum begins from the copy. */
     if (works_in_out(a)) call.in = call.out;
@@ -173,6 +176,7 @@ enum error_code collective_run(struct group *group, enum operation op, const cha
     /* Lists have numbers on every backend, so their scratch must have numbers, too. */
     group->lists = !device_holds_zeros(group->comm->device, c->in ? c->in : c->out);
     code = trivial ? OK : a->run(group, c, err);
+    if (!trivial) recorder_ends(group->comm);
     group->call = 0, group->turns = group->lists = false;
     if (!trivial) clock_talked(clock, began, cluster_overlap(&clock->cluster, operation_name(op)));
     if (in_line) sending_done(clock);

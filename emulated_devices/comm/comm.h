@@ -54,6 +54,7 @@ struct comm {
     struct transport *transport;                /* MPI's side of it */
     struct post *post;                          /* a crew's side of it */
     struct group *everyone;                     /* for agreement and barriers */
+    struct recorder *recorder;                  /* of this device's calls (recorder.h); NULL: nobody records */
     struct message_watch *watch;                /* of the buffers of messages (watch.h); NULL: nobody watches */
     bool failed;                                /* devices have agreed on an error */
     bool checks_calls;                          /* collectives check that all members call them alike */

@@ -4,6 +4,7 @@
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/comm/carrier.h"
 #include "emulated_devices/comm/fiber.h"
+#include "emulated_devices/comm/recorder.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,7 +30,7 @@ struct mail {
     int waits;                          /* device that waits for the other side; -1: none */
     uint64_t bytes, call;               /* as sent */
     void *copy;                         /* of the data; NULL: zeros of a device without numbers */
-    picoseconds stamp, ready;
+    picoseconds stamp, carried, ready;
     uint32_t serial;
 };
 
@@ -361,6 +362,7 @@ static bool post(struct comm *comm, struct parcel *parcel, struct key key)
     if (parcel->delivery.sending) {
         m->sent = true, m->bytes = parcel->bytes, m->call = parcel->delivery.exchange.call;
         m->stamp = parcel->delivery.passage.stamp, m->serial = parcel->delivery.passage.serial;
+        m->carried = parcel->delivery.passage.carried;
         if (!copy_data(comm->device, m, parcel->delivery.data, parcel->bytes)) return false;
     } else m->received = true, m->ready = parcel->delivery.passage.posted;
     /* The other side waits for this one, so it can run again. */
@@ -436,6 +438,7 @@ static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const
         return OK;
     }
     parcel->delivery.passage.stamp = mail->stamp, parcel->delivery.passage.serial = mail->serial;
+    parcel->delivery.passage.carried = mail->carried;
     if (mail->bytes != parcel->bytes)
         return message_wrong_length(&parcel->delivery.exchange, parcel->delivery.peer, parcel->bytes, mail->bytes, err);
     if (mail->call != parcel->delivery.exchange.call)
@@ -451,6 +454,8 @@ static enum error_code crew_wait(struct comm *comm, int slot, struct delivery *d
     struct crew *crew = comm->post->crew;
     struct parcel *p = &comm->post->parcel[slot];
     enum error_code e = OK;
+    recorder_waits(comm, &p->delivery.exchange,
+                   p->delivery.exchange.group->member[p->delivery.peer], p->delivery.sending);
     if (!is_void(crew) && !is_done(p)) wait_for_the_other(comm, p);
     if (!is_void(crew)) e = crew_take(comm, p, p->mail, err);
     if (e && crew->folds) {                             /* they do not do the same */

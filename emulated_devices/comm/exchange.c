@@ -2,6 +2,7 @@
  * collectives/, schemes/ and model/ call these functions.  A carrier moves the bytes.  ERR_COMM names a device that
  * has no memory for a message; other errors are the carrier's. */
 #include "emulated_devices/comm/carrier.h"
+#include "emulated_devices/comm/recorder.h"
 #include "emulated_devices/comm/watch.h"
 #include "emulated_devices/device/trace.h"
 #include <stdio.h>
@@ -73,6 +74,7 @@ struct message message_send(struct exchange *exchange, int peer, const void *dat
         if (clock->trace != NULL) exchange_announce(exchange, peer, bytes, comm_process(c, c->rank),
                                                     clock->sent);
         clock->label = (uint8_t)exchange->group->kind;
+        recorder_sends(c, exchange->group->member[peer]);
         p = clock_send(clock, comm_process(c, c->rank), process_of(exchange, peer), bytes);
         t->level[p.level].messages++;
         t->level[p.level].bytes += bytes;
@@ -130,13 +132,15 @@ void messages_meet(struct comm *comm, const struct message *message, int number,
 }
 
 /* A message has arrived: charge the port and call the observer. */
-static void arrived(struct comm *comm, const struct delivery *delivery)
+static void arrived(struct comm *comm, struct delivery *delivery)
 {
     struct clock *clock = &comm->device->clock;
-    const struct passage *p = &delivery->passage;
+    struct passage *p = &delivery->passage;
     if (clock->trace != NULL) exchange_announce(&delivery->exchange, delivery->peer, p->bytes,
                                                 process_of(&delivery->exchange, delivery->peer), p->serial);
+    const picoseconds since = clock->now;
     clock_receive(clock, p);
+    recorder_arrived(comm, &delivery->exchange, delivery->exchange.group->member[delivery->peer], p, since);
     clock_made(clock, delivery->data, p->bytes);
     if (comm->listener != NULL) comm->listener->received(comm->listener->context, &delivery->exchange, delivery->peer,
                                                          delivery->data, p->bytes);
@@ -150,6 +154,7 @@ enum error_code message_wait(struct comm *comm, struct message message, struct e
     /* The watch judges the buffer before the carrier fills it. */
     watch_end(comm, message.slot);
     const enum error_code code = comm->carrier->wait(comm, message.slot, &d, err);
+    recorder_goes_on(comm);
     if (code != OK) watch_forgive(comm);
     if (code != OK || !d.passage.charged) return code;
     if (d.sending) clock_sent(&comm->device->clock, &d.passage);

@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/comm/transport.h"
 #include "emulated_devices/comm/patience.h"
+#include "emulated_devices/comm/recorder.h"
 #include "emulated_devices/device/pool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +54,8 @@ static int start_answer(struct transport *transport, struct slot *slot, int peer
 static void write_head(const struct transport *transport, struct slot *slot)
 {
     const bool receipt = slot->near && (has_body(slot) || transport->synchronous);
-    *slot->stage = (struct head){ .bytes = slot->bytes, .stamp = slot->passage.stamp, .number = slot->exchange.number,
+    *slot->stage = (struct head){ .bytes = slot->bytes, .stamp = slot->passage.stamp,
+                               .carried = slot->passage.carried, .number = slot->exchange.number,
                                .context = slot->exchange.group->context[slot->peer], .call = slot->exchange.call,
                                .body = slot->near && has_body(slot) ? pool_offset(body_of(slot), slot->bytes) : 0,
                                .receipt = receipt ? pool_offset(slot->receipt, sizeof *slot->receipt) : 0,
@@ -258,6 +260,7 @@ static void give_up_if_ended(struct comm *comm, const struct slot *slot, struct 
                                slot->exchange.group->axes, slot->exchange.number };
     struct progress *p = &comm->transport->progress;
     if (!progress_has_ended(p, vigil, &wait) || !progress_may_speak(p)) return;
+    recorder_hangs(comm);
     progress_explain(p, &wait);
     comm_abort(comm, 1);
 }
@@ -294,6 +297,7 @@ static int finish_awaited(struct comm *comm, const struct slot *slot, const stru
     struct patience p = { .bells = bells->bell != NULL ? bells : NULL };
     struct vigil v = { 0 };
     int done = 0, rc;
+    recorder_waits(comm, &slot->exchange, peer_of(slot), slot->sending);
     for (;;) {
         /* Listen first, then look: a bell that rings in between is not missed. */
         patience_listen(&p);
@@ -351,6 +355,8 @@ void transport_meet(struct comm *comm, const struct message *message, int number
         letters_look(comm);
         if ((left = due(t, message, number, sent, &first)) == 0) break;
         const bool heard = p.rings == left;
+        const struct slot *const awaited = &t->slot[first];
+        recorder_waits(comm, &awaited->exchange, peer_of(awaited), awaited->sending);
         p.rings = left;
         if (heard || p.sleep == 0) patience_pause(&p);
         if (p.sleep > 0) give_up_if_ended(comm, &t->slot[first], &v);
@@ -514,7 +520,8 @@ static struct delivery transport_hear(const struct slot *slot)
 {
     struct delivery d = { slot->exchange, slot->passage, slot->data, slot->peer, slot->sending };
     if (slot->sending) d.passage.ready = slot->passage.rendezvous ? *slot->answer : 0;
-    else d.passage.stamp = slot->stage->stamp, d.passage.serial = slot->stage->serial;
+    else d.passage.stamp = slot->stage->stamp, d.passage.serial = slot->stage->serial,
+         d.passage.carried = slot->stage->carried;
     return d;
 }
 

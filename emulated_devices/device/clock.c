@@ -33,9 +33,11 @@ void clock_restart(struct clock *clock, const struct cluster *cluster, enum dtyp
     struct flight *const flight = clock->flight;
     struct events *const events = clock->events;
     const int *const places = clock->places, streams = clock->comm_streams;
+    const struct disturbed disturbed = clock->disturbed;
     flight_settle(flight);
     clock_open(clock, cluster, dtype);
     clock->flight = flight, clock->events = events, clock->places = places, clock->comm_streams = streams;
+    clock->disturbed = disturbed;
     if (events) events_clear(events);
 }
 
@@ -206,7 +208,9 @@ static picoseconds clock_end_of(struct clock *clock, picoseconds takes)
 /* The current stream is busy; a trace and a replay's list get the same interval. */
 void clock_compute(struct clock *clock, const char *what, struct op_cost cost)
 {
-    picoseconds takes = kernel_time(&clock->cluster, clock->dtype, what, cost);
+    const picoseconds usual = kernel_time(&clock->cluster, clock->dtype, what, cost);
+    picoseconds takes = disturbed_time(&clock->disturbed, DISTURB_COMPUTE, clock->disturbed.rank, 0, usual);
+    clock->usual += usual, clock->worked += takes;
     if (clock->starts.pace > 0) clock_issue(clock, kernel_starts(&clock->cluster, what, cost), takes);
     const picoseconds start = clock->now;
     /* A pass beside another one computes only while that one does not. */
@@ -392,6 +396,11 @@ static picoseconds on_the_port(const struct clock *clock, const struct passage *
                                                                   clock->cluster.link[passage->level].rate);
 }
 
+picoseconds clock_usual(const struct clock *clock, const struct passage *passage)
+{
+    return on_the_port(clock, passage) + clock->cluster.link[passage->level].latency;
+}
+
 /* Ranks of a trial are numbered from 0, wherever its devices are on the cluster. */
 static int place_of_rank(const struct clock *clock, int rank)
 {
@@ -406,6 +415,12 @@ static struct passage passage(const struct clock *clock, int from, int to, uint6
                          .bytes = bytes,
                          .posted = clock->now,
                          .level = link_between(clock->cluster.link, clock->cluster.levels, sender, receiver) };
+    /* Both sides compute the same: a link has no noise of its own. */
+    if (clock->disturbed.all) {
+        struct disturbed way = clock->disturbed;
+        const picoseconds usual = clock_usual(clock, &p);
+        p.more = disturbed_time(&way, DISTURB_LINK, from, to, usual) - usual;
+    }
     p.port = link_port(clock->cluster.link, p.level, sender, receiver);
     p.rendezvous = bytes > clock->cluster.link[p.level].eager;
     return p;
@@ -447,8 +462,11 @@ struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
     p.serial = clock->sent++;
     if (clock->events) clock_tell(clock, &p, EVENT_SEND, to);
     /* The last byte can arrive a latency after it has left the port. */
-    p.stamp = clock_take(clock, &clock->send[p.port], trace_port(p.port, true), clock->now, on_the_port(clock, &p)) +
-              clock->cluster.link[p.level].latency;
+    const picoseconds takes = disturbed_time(&clock->disturbed, DISTURB_OUT, clock->disturbed.rank, 0,
+                                             on_the_port(clock, &p)),
+                      way = clock->cluster.link[p.level].latency + p.more;
+    p.stamp = clock_take(clock, &clock->send[p.port], trace_port(p.port, true), clock->now, takes) + way;
+    p.carried = takes + way;
     return p;
 }
 
@@ -456,7 +474,7 @@ void clock_sent(struct clock *clock, const struct passage *passage)
 {
     if (!passage->rendezvous) return;
     /* In a rendezvous the bytes leave only after the receiver was ready. */
-    clock->now = later(clock->now, later(passage->stamp - clock->cluster.link[passage->level].latency,
+    clock->now = later(clock->now, later(passage->stamp - clock->cluster.link[passage->level].latency - passage->more,
                                          passage->ready + on_the_port(clock, passage)));
     if (clock->events) clock_tell(clock, passage, EVENT_SENT, 0);
 }
@@ -471,13 +489,15 @@ struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
 }
 
 /* The port is busy for d until the arrival, or later if other messages were there. */
-void clock_receive(struct clock *clock, const struct passage *passage)
+void clock_receive(struct clock *clock, struct passage *passage)
 {
-    const picoseconds d = on_the_port(clock, passage);
+    const picoseconds d = on_the_port(clock, passage),
+                      takes = disturbed_time(&clock->disturbed, DISTURB_IN, clock->disturbed.rank, 0, d);
     /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
-    const picoseconds met = passage->rendezvous ? passage->posted + d + clock->cluster.link[passage->level].latency : 0;
+    const picoseconds met = passage->rendezvous ? passage->posted + clock_usual(clock, passage) + passage->more : 0;
     clock->received = clock_take(clock, &clock->receive[passage->port], trace_port(passage->port, false),
-                                 later(passage->stamp, met) - d, d);
+                                 later(passage->stamp, met) - d, takes);
+    passage->carried += takes - d;
     clock->now = later(clock->now, clock->received);
     if (clock->events) tell_arrival(clock, passage);
 }

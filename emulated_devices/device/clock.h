@@ -26,6 +26,7 @@
 #ifndef ORRERY_CLOCK_H
 #define ORRERY_CLOCK_H
 
+#include "emulated_devices/device/disturb.h"
 #include "emulated_devices/device/kernel_set.h"
 #include "ref/ops/ops.h"
 
@@ -92,6 +93,10 @@ struct clock {
                                          * level begin at link_first_port */
     double flops;                       /* done so far */
     picoseconds computing;              /* that operations have taken so far, on all streams */
+    picoseconds worked, usual;          /* that operations took by themselves, without waits and what slows them beside
+                                         * messages; and what the cluster's rates say of them.  Equal if nothing is
+                                         * disturbed */
+    struct disturbed disturbed;         /* what is slow, and in which step (disturb.h) */
     uint32_t sent;                      /* messages so far */
     uint8_t label;                      /* of the messages that follow, for events: whose they are */
     struct trace *trace;                /* NULL: no trace */
@@ -109,6 +114,9 @@ struct passage {
     uint64_t bytes;                     /* length of the message */
     picoseconds posted;                 /* when this side started it */
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
+    picoseconds carried;                /* without waits for other messages: on the sender's port and on the way; once
+                                         * it is received, on the receiver's port, too */
+    picoseconds more;                   /* that the way takes beyond its latency, on a slow link */
     picoseconds ready;                  /* rendezvous: when the other side posted its receive */
     uint32_t serial;                    /* N for the Nth message of its sender */
     uint32_t event;                     /* of its receive's posting */
@@ -183,6 +191,9 @@ struct meeting { int leader; uint32_t serial; bool after; int members; };
 /** The current stream waits until all members of a group have come.  @param until  when the last of them comes. */
 void clock_meet(struct clock *, picoseconds until, struct meeting);
 
+/** How long this message takes by the cluster's rates, if no other is on its ports. */
+picoseconds clock_usual(const struct clock *, const struct passage *);
+
 /** Whether a message on this cluster can be a rendezvous. */
 bool clock_has_rendezvous(const struct clock *);
 
@@ -197,7 +208,7 @@ void clock_sent(struct clock *, const struct passage *passage);
 struct passage clock_post(struct clock *, int from, int to, uint64_t bytes);
 
 /** The receiver waits for the message: the port receives it, then the current stream continues.
- * @param passage  with .stamp. */
-void clock_receive(struct clock *, const struct passage *passage);
+ * @param[in,out] passage  with .stamp and .carried, which grows by what the receiver's port takes beyond the usual. */
+void clock_receive(struct clock *, struct passage *passage);
 
 #endif

@@ -4,6 +4,7 @@
  * outside the tensor is a mistake of the caller, which assert() reports in debug builds.
  */
 #include "emulated_devices/device/layout.h"
+#include "emulated_devices/device/strided.h"
 #include <assert.h>
 #include <string.h>
 
@@ -122,26 +123,31 @@ void layout_each_run_within(const struct layout *layout, int64_t first, int64_t 
     layout_each_run(layout, clip_run, &w);
 }
 
-/* A copy in one direction: cut takes from the whole, else the piece is pasted into the whole. */
-struct copy { char *whole, *piece; size_t size; bool cut; };
-
-static void copy_run(void *context, struct run run)
-{
-    const struct copy *c = context;
-    char *whole = c->whole + (size_t)run.whole * c->size, *piece = c->piece + (size_t)run.piece * c->size;
-    /* One run is contiguous on both sides, so a single copy moves it. */
-    memcpy(c->cut ? piece : whole, c->cut ? whole : piece, (size_t)run.length * c->size);
-}
-
+/* Boxes lie in the piece one after another, each as its packed bytes. */
 void layout_cut(const struct layout *layout, const void *whole, void *piece, size_t size)
 {
-    struct copy c = { (char *)whole, piece, size, true };
-    layout_each_run(layout, copy_run, &c);
+    char *at = piece;
+    for (int b = 0; b < layout->boxes; b++) {
+        const struct box *const box = &layout->box[b];
+        const struct strided s = strided_box(layout->ndim, layout->dim, box->start, box->extent, (int64_t)size);
+        strided_pack(at, whole, &s);
+        at += strided_bytes(&s);
+    }
+}
+
+/* A part of a piece is pasted run by run, since it may begin inside a row. */
+struct copy { char *whole; const char *piece; size_t size; };
+
+static void paste_run(void *context, struct run run)
+{
+    const struct copy *c = context;
+    memcpy(c->whole + (size_t)run.whole * c->size, c->piece + (size_t)run.piece * c->size,
+           (size_t)run.length * c->size);
 }
 
 void layout_paste_within(const struct layout *layout, int64_t first, int64_t count, void *whole, const void *part,
                          size_t size)
 {
-    struct copy c = { whole, (char *)(uintptr_t)part, size, false };
-    layout_each_run_within(layout, first, count, copy_run, &c);
+    struct copy c = { whole, part, size };
+    layout_each_run_within(layout, first, count, paste_run, &c);
 }

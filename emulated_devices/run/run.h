@@ -3,6 +3,7 @@
 #ifndef ORRERY_RUN_H
 #define ORRERY_RUN_H
 
+#include "emulated_devices/device/disturb.h"
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/live.h"
@@ -37,7 +38,8 @@ struct train_options {
     bool dump_passes;                   /* --dump-passes */
     bool dump_steps;                    /* --dump-steps */
     const char *check, *dump, *save, *resume, *json, *trace, *timeline, *owners_out, *log, *tensorboard, *save_load,
-        *page;
+        *page, *record;
+    struct disturbances disturbances;   /* of --disturb; none without */
     int page_steps;                     /* number of this run's steps on the page and in the film */
     bool film;                          /* --film */
     int live;                           /* the port of --live; LIVE_OFF: not given */

@@ -426,6 +426,27 @@ static enum error_code train_steps(struct session *session, const struct train_d
     return comm_agree(session->trainer.comm, e, err);
 }
 
+/* Every device records; with --record into files, of which none is an earlier run's. */
+static enum error_code begin_record(struct session *session, struct comm *comm, struct error *err)
+{
+    const struct train_options *const o = session->options;
+    struct disturbed *const disturbed = &comm->device->clock.disturbed;
+    enum error_code e = o->record && session->speaks ? recorder_clear(o->record, err) : OK;
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_agree(comm, recorder_open(&session->recorder, o->record, comm->rank, comm->size, 0, err), err);
+    if (e) return fail_about(err, e, "--record");
+    if (comm->size <= RECORD_MOST_DEVICES) comm->recorder = &session->recorder;
+    *disturbed = (struct disturbed){ .all = o->disturbances.count + o->disturbances.noise > 0 ? &o->disturbances : NULL,
+                                     .rank = comm->rank };
+    return OK;
+}
+
+static void end_record(struct session *session, struct comm *comm)
+{
+    comm->recorder = NULL, comm->device->clock.disturbed = (struct disturbed){ .all = NULL };
+    recorder_close(&session->recorder);
+}
+
 enum error_code session_on_device(struct comm *comm, const struct train_options *options,
                                   const struct train_data *data, const char *overridden, struct phase *phase,
                                   int *status, struct error *err)
@@ -450,6 +471,7 @@ enum error_code session_on_device(struct comm *comm, const struct train_options 
         (page_is_asked(options) && r.mark == NULL))
         e = fail(err, ERR_MEMORY, "no memory for the record of %lld steps", (long long)options->steps);
     e = comm_agree(comm, e, err);
+    if (!e) e = begin_record(&r, comm, err);
     begin_trace(&r);
     if (!e) e = load_weights(&r, err);
     if (!e && r.checking) e = start_reference(&r, source, err);
@@ -461,6 +483,7 @@ enum error_code session_on_device(struct comm *comm, const struct train_options 
     if (!e && r.stopped) *status = 128 + r.stopped;
     if (!e && phase) e = phase_take(phase, &r.trainer, &r.record, r.stopped != 0 || r.divergence.what != NULL, err);
     saving_close(&r);
+    end_record(&r, comm);
     live_close(r.live);
     run_log_close(&r.log);
     if (r.checking && r.speaks) reference_close(&r.reference);

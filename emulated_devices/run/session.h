@@ -4,6 +4,7 @@
 #define ORRERY_TRAIN_SESSION_H
 
 #include "emulated_devices/run/log.h"
+#include "emulated_devices/comm/recorder.h"
 #include "emulated_devices/device/events.h"
 #include "emulated_devices/device/trace.h"
 #include "emulated_devices/run/live.h"
@@ -26,6 +27,7 @@ struct session {
     int64_t *mark;                      /* [page_steps] virtual times at which steps ended */
     int marks;                          /* steps in `mark` */
     size_t traced, traced_memories;     /* spans and samples of the steps of --trace */
+    struct recorder recorder;           /* this device's, always on */
     struct events events;               /* for --trace-format chakra and goal */
     int32_t *chosen;                    /* [steps, L, rows, k] for --save-load, on rank 0 */
     struct run_log log;                 /* on rank 0 */

@@ -22,7 +22,7 @@ static int list_kept(const struct train_options *options, struct kept kept[KEPT_
     const struct kept all[] = {
         { "--save", options->save, true }, { "--log", options->log, false },
         { "--tensorboard", options->tensorboard, true }, { "--trace", options->trace, false },
-        { "--dump", dump, folder },
+        { "--record", options->record, true }, { "--dump", dump, folder },
     };
     memcpy(kept, all, sizeof all);
     return sizeof all / sizeof *all;

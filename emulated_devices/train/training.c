@@ -2,6 +2,7 @@
  * bench/offload/ and verify/cases/ call training_run().  Errors are those of a step or of an observer: the loop ends,
  * and the trainer can only be closed. */
 #include "emulated_devices/train/training.h"
+#include "emulated_devices/comm/recorder.h"
 #include "ref/machine/measure.h"
 
 /* The observers of one loop. */
@@ -36,6 +37,15 @@ static enum error_code training_measure(enum error_code (*part)(struct trainer *
     return e;
 }
 
+/* Steps of a resumed run go on counting.  Who never returns hangs here. */
+static void training_begin_step(struct trainer *trainer)
+{
+    struct disturbed *const disturbed = &trainer->device->clock.disturbed;
+    disturbed->step = trainer->step + 1;
+    recorder_step(trainer->comm, trainer->step + 1);
+    if (disturbed_hangs(disturbed, DISTURB_HANG)) comm_hang(trainer->comm);
+}
+
 enum error_code training_run(struct trainer *trainer, int64_t steps, const struct training_observer *observers,
                              int count, struct step_result *last, struct error *err)
 {
@@ -45,6 +55,7 @@ enum error_code training_run(struct trainer *trainer, int64_t steps, const struc
     bool stops = false;
     for (int64_t i = 0; i < steps && !e && !stops && !watchers_end(&watchers); i++) {
         struct training_step step = { .index = i };
+        training_begin_step(trainer);
         e = watchers_call(&watchers, STEP_BEGINS, trainer, &step, err);
         if (!e) e = training_measure(trainer_gradients, trainer, &step, err);
         if (!e) e = watchers_call(&watchers, GRADIENTS_REDUCED, trainer, &step, err);
@@ -54,5 +65,6 @@ enum error_code training_run(struct trainer *trainer, int64_t steps, const struc
         if (last) *last = step.result;
         stops = step.stops;
     }
+    recorder_step(trainer->comm, 0);
     return e;
 }

@@ -159,6 +159,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "check-against", "check " GOLDEN " " GOLDEN " --against " GOLDEN " --json -", 0, false },
     { "check-against", "check " GOLDEN " " GOLDEN " --against golden/biased-attention.safetensors --json -", 3, false },
     { "check-against", "check " GOLDEN " --against golden/gpt2-even.safetensors --json -", 3, false },
+    { "diagnose", "diagnose tests/fuzz/corpus/records --json -", 3, false },
     { "check-watch", "check " GOLDEN " nowhere --watch --steps 1 --timeout 0.1 --json -", 3, false },
     { "bench-collectives", "bench collectives --devices 2 --bytes 64 --algo ring --runs 1 --json -", 0, true },
     { "bench-tensor", "bench tensor --width 32 --heads 8 --seq 8 --batch 8 --devices 1,2 --run 2 --runs 1 --json -", 0,

@@ -55,6 +55,8 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->log, "--log", "a log is of one mesh; --json has the losses of all" },
         { o->tensorboard, "--tensorboard", "its file is of one mesh" },
         { o->trace, "--trace", "a trace is of one mesh" },
+        { o->record, "--record", "a device's records are of one mesh" },
+        { o->disturbances.count > 0, "--disturb", "its devices are of one mesh" },
         { o->timeline, "--timeline", "a timeline is of one mesh" },
         { o->page, "--page", "a page is of one mesh" },
         { o->film, "--film", "a film is of one mesh" },

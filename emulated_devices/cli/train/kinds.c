@@ -11,8 +11,8 @@
     "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
     "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
     "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
-    "--sharded", "--save-async", "--lose", "--elastic", "--save-every", "--keep", "--eval-every",          \
-    "--owners-out",                                                                                 \
+    "--record", "--disturb", "--sharded", "--save-async", "--lose", "--elastic", "--save-every",    \
+    "--keep", "--eval-every", "--owners-out",                                                       \
     "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
     "--memory-of", "--from"
@@ -51,9 +51,9 @@ const struct run_kind run_serve = {
 /* Options of a run that has numbers, text and processes. */
 #define OF_NUMBERS                                                                                  \
     "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
-    "--isolate", "--paranoid",                                                                      \
-    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--save-async", "--lose",    \
-    "--elastic",                                                                                    \
+    "--isolate", "--paranoid", "--record", "--disturb",                                             \
+    "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--save-async",    \
+    "--lose", "--elastic",                                                                          \
     "--save-every", "--keep",                                                                       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \

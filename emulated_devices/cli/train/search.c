@@ -16,7 +16,8 @@
 /* Options of a run that has numbers, or of one plan.  --data and --seed stay, since they say which samples of --pack a
  * step has. */
 const char *const search_without[] = {
-    "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
+    "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--record",
+    "--disturb",
     "--backend", "--direct",
     "--wait-limit", "--threads",
     "--save", "--sharded", "--save-async", "--lose", "--elastic", "--save-every", "--keep",

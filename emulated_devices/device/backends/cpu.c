@@ -8,6 +8,7 @@
  */
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/pool.h"
+#include "emulated_devices/device/strided.h"
 #include "ref/numeric/convert.h"
 #include <string.h>
 
@@ -19,7 +20,7 @@ static void cpu_copy(struct device *device, void *to, size_t to_pitch, const voi
                      size_t width, size_t rows)
 {
     (void)device;
-    for (size_t r = 0; r < rows; r++) memmove((char *)to + r * to_pitch, (const char *)from + r * from_pitch, width);
+    strided_rows(to, (int64_t)to_pitch, from, (int64_t)from_pitch, (int64_t)rows, (int64_t)width);
 }
 
 static const void *read_it(struct device *device, const void *data, size_t bytes)

@@ -4,6 +4,7 @@
  * (boxes_lost); no function returns an error code.
  */
 #include "emulated_devices/model/collection/boxes.h"
+#include "emulated_devices/device/strided.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -155,33 +156,19 @@ void boxes_free(struct boxes *boxes)
     *boxes = (struct boxes){ 0 };
 }
 
-/* The offset, in elements, of a box's first element in the memory of a box around it. */
-static int64_t offset_in(const struct box *around, const struct box *box, int ndim)
+/* The box inside one of the two pieces of memory, as strided bytes. */
+static struct strided strided_in(const struct box *around, const struct box *box, int ndim, size_t size)
 {
-    int64_t at = 0;
-    for (int i = 0; i < ndim; i++) at = at * around->extent[i] + box->start[i] - around->start[i];
-    return at;
+    int64_t start[TENSOR_MAX_DIMS] = { 0 };
+    for (int i = 0; i < ndim; i++) start[i] = box->start[i] - around->start[i];
+    return strided_box(ndim, around->extent, start, box->extent, (int64_t)size);
 }
 
-/* From the last dimension backwards, dimensions that both pieces have whole join into one run with the next one. */
 void box_copy(void *into, const struct box *to, const void *from, const struct box *of, const struct box *both,
               int ndim, size_t size)
 {
-    int inner = ndim > 0 ? ndim - 1 : 0;
-    int64_t length = ndim > 0 ? both->extent[inner] : 1, index[TENSOR_MAX_DIMS] = { 0 };
-    if (box_elements(both, ndim) == 0) return;
-    while (inner > 0 && both->extent[inner] == to->extent[inner] && both->extent[inner] == of->extent[inner])
-        length *= both->extent[--inner];
-    for (;;) {
-        struct box row = *both;
-        for (int i = 0; i < inner; i++) row.start[i] += index[i];
-        memcpy((char *)into + (size_t)offset_in(to, &row, ndim) * size,
-               (const char *)from + (size_t)offset_in(of, &row, ndim) * size, (size_t)length * size);
-        /* The index counts on like an odometer, from the last dimension outside the run. */
-        int i = inner - 1;
-        while (i >= 0 && ++index[i] == both->extent[i]) index[i--] = 0;
-        if (i < 0) return;
-    }
+    const struct strided target = strided_in(to, both, ndim, size), source = strided_in(of, both, ndim, size);
+    strided_move(into, &target, from, &source);
 }
 
 void boxes_copy(void *into, const struct boxes *to, const void *from, const struct boxes *of, const struct box *box,

@@ -549,10 +549,20 @@ static enum error_code take_numbers(struct train_options *options, const struct 
     return take_low_rank(&options->plan, &words->low_rank, err);
 }
 
+/* A seed of the run draws its noise, too. */
+static enum error_code take_disturbances(struct train_options *options, const struct train_words *words,
+                                         struct error *err)
+{
+    const enum error_code e = disturbances_parse(&options->disturbances, words->disturb, err);
+    options->disturbances.seed = options->plan.seed;
+    return e ? e : disturbances_check(&options->disturbances, options->plan.mesh.devices, err);
+}
+
 static enum error_code take_cluster(struct train_options *options, const struct train_words *words, struct error *err)
 {
     struct plan *const p = &options->plan;
     enum error_code e = cluster_find(&options->cluster, words->cluster, err);
+    if (!e && words->disturb) e = take_disturbances(options, words, err);
     if (!e && words->kernels != NULL) e = kernel_set_choose(&options->cluster, words->kernels, err);
     p->cluster = &options->cluster;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);

@@ -48,6 +48,7 @@ struct train_words {
     const char *slots;                  /* where ranks are in the machine; NULL: rank r is at r */
     const char *plan;                   /* a file of sections; NULL: one mesh for all layers */
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
+    const char *disturb;                /* of --disturb; NULL: nothing is disturbed */
     int size[AXIS_COUNT];
     int batch, seq, micro, lr_steps, vocabulary, pad_vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */

@@ -78,6 +78,28 @@ def read_tensors(path: Path, names: Optional[Iterable[str]] = None) -> dict[str,
         return tensors
 
 
+def write_tensors(path: Path, tensors: dict[str, numpy.ndarray]) -> None:
+    """Write arrays, by name, as a safetensors file, which the program reads (`--model DIR`, `orrery tensors`)."""
+    names = {numpy.dtype(numpy_name).str: name for name, numpy_name in TYPES.items()}
+    header, parts, at = {}, [], 0
+    for name, array in tensors.items():
+        array = numpy.asarray(array)
+        dtype = names.get(array.dtype.newbyteorder("<").str)
+        if dtype is None:
+            raise ValueError(f"{path}: {name} has numbers of {array.dtype}, which a safetensors file cannot have")
+        data = array.astype(array.dtype.newbyteorder("<")).tobytes()
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": [at, at + len(data)]}
+        parts.append(data)
+        at += len(data)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    temporary = f"{path}.tmp.{os.getpid()}"
+    with open(temporary, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        file.writelines(parts)
+    os.replace(temporary, path)
+
+
 def read_checkpoint(folder: Path) -> dict[str, Any]:
     """A folder of `orrery train --save`: {"weights": .., "optimizer": .., "training": .., "config": ..}."""
     def document(name: str) -> Any:

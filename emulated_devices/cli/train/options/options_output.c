@@ -36,6 +36,13 @@ void output_options(struct option_list *to, struct train_options *options, struc
         { "--trace-format", "NAME", OPTION_CHOICE, &options->trace_format, .choices = trace_formats,
           .help = "format of the trace; chakra, for ASTRA-sim, writes FILE.0.et, FILE.1.et and so on; goal is "
                   "for LogGOPSim" },
+        { "--record", "DIR", OPTION_STRING, &options->record,
+          .help = "keep what each device remembers of its last collectives and steps in files there, for `orrery "
+                  "diagnose DIR`: who is slow, and who hangs (docs/using/diagnose.md)" },
+        { "--disturb", "WORDS", OPTION_STRING, &words->disturb,
+          .help = "make something slow in virtual time, or let a device never return: compute:3:4 for device 3 four "
+                  "times as slow, link:2-5:4, out:6:4, in:6:4, hang:3, hang-inside:3, noise:10, each with @STEP or "
+                  "@STEP- behind it; default: nothing" },
         { "--timeline", "FILE", OPTION_STRING, &options->timeline,
           .help = "draw the last step's pipeline, as SVG and for the terminal, with its bubble" },
         { "--trace-steps", "N", OPTION_INT, &options->trace_steps, .min = 1, .max = 1e9, .help = "steps in the trace" },
