@@ -120,7 +120,8 @@ static bool stream_read(struct stream *stream)
 /* Who hears the lines of a child, and up to where they have been heard. */
 struct hearing { orrery_hear *hear; void *context; size_t heard; bool stopped; };
 
-/* Tell the lines of a pipe that have become complete, or all that is left; a child that is to stop gets SIGTERM once. */
+/* Tell the lines of a pipe that have become complete, or all that is left; a child that is to stop gets SIGTERM
+ * once. */
 static void tell_lines(struct hearing *hearing, const struct stream *stream, bool all, pid_t child)
 {
     while (hearing->hear && hearing->heard < stream->used) {

@@ -59,7 +59,7 @@ int orrery_call(orrery_word *words, char **json, char **message);
 
 /**
  * Hear a line that a command has written to standard error: what it reports while it runs, or an error.
- * The function is called in the thread that has called orrery_watch, and may not call orrery_watch for the same command.
+ * The function is called in the thread that has called orrery_watch.
  * @param line  without its end; it lives until the function returns.
  * @return 0: the command goes on; another number: it is stopped, as by SIGTERM, and its last lines still come.
  */

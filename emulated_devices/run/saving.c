@@ -67,7 +67,7 @@ struct save_part {
     struct meanwhile_seconds wall;
 };
 
-static struct save_part part_of(const struct saving *saving)
+static struct save_part saving_part(const struct saving *saving)
 {
     return (struct save_part){ meanwhile_bytes(saving->now), saving->copy, saving->write, saving->written,
                                saving->begun + saving->copy + saving->write, saving->counted, saving->foreseen,
@@ -129,7 +129,7 @@ static enum error_code finish(struct session *session, struct error *err)
     struct saving *const s = &session->saving;
     const struct train_options *const o = session->options;
     struct comm *const comm = session->trainer.comm;
-    const struct save_part own = part_of(s);
+    const struct save_part own = saving_part(s);
     struct save_part *const all = session->speaks ? calloc((size_t)comm->size, sizeof *all) : NULL;
     enum error_code e = session->speaks && all == NULL ? fail(err, ERR_MEMORY, "no memory for a save") : OK;
     e = comm_agree(comm, e, err);

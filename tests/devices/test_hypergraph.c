@@ -158,6 +158,7 @@ static void test_beginning(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_division), cmocka_unit_test(test_bottleneck), cmocka_unit_test(test_beginning) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_every_division), cmocka_unit_test(test_bottleneck),
+                                        cmocka_unit_test(test_beginning) };
     return cmocka_run_group_tests_name("hypergraph", tests, NULL, NULL);
 }

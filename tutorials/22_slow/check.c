@@ -69,12 +69,12 @@ static int by_size(const void *a, const void *b)
 
 static double median_of(const double *delay, int W)
 {
-    double sorted[MOST * MOST];
-    int n = 0;
-    for (int i = 0; i < W * W; i++)
-        if (delay[i] > 0) sorted[n++] = delay[i];
-    qsort(sorted, (size_t)n, sizeof *sorted, by_size);
-    return n > 0 ? sorted[(n - 1) / 2] : 0;
+    double found[MOST * MOST];
+    int count = 0;
+    for (int link = 0; link < W * W; link++)
+        if (delay[link] > 0) found[count++] = delay[link];
+    qsort(found, (size_t)count, sizeof *found, by_size);
+    return count == 0 ? 0 : found[(count - 1) / 2];
 }
 
 static struct trial *open_delays(struct judge *j, const char *function, const double *delay, int W, const char *what)

@@ -37,7 +37,8 @@ struct own_share {
 /* Rounding may move a result by more than itself, and all of that in few directions: those of a token whose query is
  * nearly zero before it is divided by its norm.  The rest is what is at right angles to them. */
 struct own_rest {
-    double *truth;                      /* [count] ours, with ACTUAL's part in these directions; NULL: there is no rest */
+    double *truth;                      /* [count] ours, with ACTUAL's part in these directions; NULL: there is no
+                                         * rest */
     double off, bound;                  /* of ACTUAL's from `truth`, and what rounding does to it; over its norm */
 };
 

@@ -35,8 +35,9 @@
 
 enum { DIVISIONS = 4 };
 
-/* Small blocks make work even, and each is a message and a kernel.  A device has 8 blocks while there are few in all, and
- * 4 on many devices: `orrery bench published --only dcp-masks --every` and `bench lengths --devices 64`, with others. */
+/* Small blocks make work even, and each is a message and a kernel.  A device has 8 blocks while there are few in all,
+ * and 4 on many devices: `orrery bench published --only dcp-masks --every` and `bench lengths --devices 64`, with
+ * others. */
 enum { BLOCKS_OF_A_DEVICE = 8, LEAST_BLOCKS_OF_A_DEVICE = 4, FEW_BLOCKS = 128 };
 
 /* The parts that a plan may leave out; load.without has a bit for each. */

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The next branches of a branch, and those where nodes are left out; the vertices there, and the blocks of a next branch where vertices are largest.  More
- * of either take longer and change little:
- * `orrery bench lengths --devices 64`, with other numbers here. */
+/* The next branches of a branch, and those where nodes are left out; the vertices there, and the blocks of a next
+ * branch where vertices are largest.  More of either take longer and change little: `orrery bench lengths --devices
+ * 64`, with other numbers here. */
 enum { OF_NODES = 16, MOST_BRANCHES = 64, MOST_VERTICES = 4096, LEAST_BLOCKS_OF_A_BRANCH = 2 };
 
 enum { QUERIES, KEYS, EDGES };          /* each block has an edge of either kind */
@@ -173,7 +173,7 @@ static int branches_of(int units, int most)
 }
 
 /* The devices of the i-th branch of `parts`: whole nodes, or devices of one node. */
-static struct interval devices_of(struct interval devices, int node, int parts, int i)
+static struct interval branch_devices(struct interval devices, int node, int parts, int i)
 {
     const int unit = devices.count > node ? node : 1;
     const struct interval units = block_at((devices.count + unit - 1) / unit, parts, i);
@@ -245,7 +245,7 @@ static enum error_code divide_branch(struct dcp_tree *tree, const struct dcp_bra
     all.of = malloc(((size_t)(branch->blocks.count + branch->works.count) + 1) * sizeof *all.of);
     enum error_code e = all.of ? OK : fail(err, ERR_MEMORY, "no memory for %d works", (int)branch->works.count);
     for (int i = 0; i < parts; i++) {
-        next[i].devices = devices_of(branch->devices, tree->pieces->node, parts, i);
+        next[i].devices = branch_devices(branch->devices, tree->pieces->node, parts, i);
         share[i] = (int)next[i].devices.count;
     }
     while (2 * stride * parts * LEAST_BLOCKS_OF_A_BRANCH <= branch->blocks.count) stride *= 2;
@@ -266,8 +266,9 @@ static enum error_code walk(struct dcp_tree *tree, const struct dcp_branch *bran
     enum error_code e = OK;
     if (count == 1) {
         const int device = (int)branch->devices.first;
-        for (int64_t i = 0; i < branch->blocks.count; i++) p->block[tree->block[branch->blocks.first + i]].home = device;
-        for (int64_t i = 0; i < branch->works.count; i++) p->work[tree->work[branch->works.first + i]].device = device;
+        const int *const block = tree->block + branch->blocks.first, *const work = tree->work + branch->works.first;
+        for (int64_t i = 0; i < branch->blocks.count; i++) p->block[block[i]].home = device;
+        for (int64_t i = 0; i < branch->works.count; i++) p->work[work[i]].device = device;
         return OK;
     }
     const bool by_nodes = node < tree->pieces->load->devices || node <= OF_NODES;

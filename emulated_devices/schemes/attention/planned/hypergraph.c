@@ -1,5 +1,5 @@
-/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp_divide.c calls it; without memory it
- * reports ERR_MEMORY. */
+/* hypergraph.c -- greedy beginnings and Fiduccia-Mattheyses passes for hypergraph.h.  dcp_divide.c calls it; without
+ * memory it reports ERR_MEMORY. */
 #include "emulated_devices/schemes/attention/planned/hypergraph.h"
 #include <stdbool.h>
 #include <stdlib.h>
@@ -167,7 +167,8 @@ static void begin_greedily(struct state *state, bool backward)
     }
 }
 
-/* The vertex of a part that has too much of a weight, whose move to a part with room costs least; NOWHERE: none fits. */
+/* The vertex of a part that has too much of a weight, whose move to a part with room costs least; NOWHERE: none
+ * fits. */
 static int most_movable(struct state *state, int part, int weight)
 {
     int best = NOWHERE;

@@ -6,8 +6,8 @@
  *     cost 5:  a b | c      2 parts: 5
  *     cost 2:  a | c | d    3 parts: 4
  *
- * dcp_divide.c divides blocks and works by it.  The result is a pure function of its arguments: every device gets the same
- * parts.
+ * dcp_divide.c divides blocks and works by it.  The result is a pure function of its arguments: every device gets the
+ * same parts.
  */
 #ifndef ORRERY_ATTENTION_HYPERGRAPH_H
 #define ORRERY_ATTENTION_HYPERGRAPH_H
