@@ -489,7 +489,8 @@ static void sigmoids_that_overflow_are_right(void **state)
                 r.program = &programs[p], format = formats[t];
                 compute(&r, 4 * sample, size[t]);
                 for (int64_t row = 0; row < ROWS; row++) {
-                    for (int64_t i = 0; i < r.program->out; i++) r.dy[row][i] = stored(0.1 * drawn((uint32_t)(row + i)));
+                    for (int64_t i = 0; i < r.program->out; i++)
+                        r.dy[row][i] = stored(0.1 * drawn((uint32_t)(row + i)));
                     r.program->input(r.dy[row], r.x[row], r.dx[row], row);
                 }
                 check(&r);
