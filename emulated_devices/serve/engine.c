@@ -7,15 +7,13 @@
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/mixture.h"
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/serve/drawing.h"
 #include "emulated_devices/serve/pages.h"
+#include "emulated_devices/serve/told.h"
 #include "ref/model/past.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The logits of a sequence's answer so far, for the judge. */
-struct kept_logits { void *data; int64_t rows, room; };
 
 /* One device of a replica. */
 struct engine {
@@ -23,26 +21,25 @@ struct engine {
     struct trainer *trainer;            /* of this device */
     struct scheduler scheduler;         /* the same on every device of the replica */
     struct pages pages;                 /* keys and values of this device */
+    struct drawing drawing;             /* on the device that draws */
     struct answering answering;         /* what its stage asks of it */
     struct group replica;               /* the devices that answer the same requests */
     int root, number;                   /* the member that draws; the replica's number */
     bool draws;                         /* this device does */
     struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
-    struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
     int64_t next;                       /* the next request that has not come */
     int64_t now;                        /* virtual time of the last iteration, the same in the replica */
     int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
-    double *p;                          /* [V] probabilities */
-    int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
+    int32_t *told;                      /* told.h: the time, and the tokens of each piece that samples */
+    struct taken_tokens *taken;         /* [running] the tokens in it */
     struct tensor message;              /* the same in the device's memory, for messages */
-    struct transformer model;           /* the reference */
-    struct judge judge;                 /* with a check, where tokens are drawn */
     struct serving_record record;       /* of this device */
 };
 
 static struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
 static const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }
 static int64_t vocabulary(const struct engine *engine) { return engine_plan(engine)->model.V; }
+static int64_t most_proposals(const struct engine *engine) { return engine->job->speculation.most; }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
@@ -107,52 +104,6 @@ static void columns_of_all(const struct engine *engine, int64_t *columns)
         columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
 }
 
-/* Room for one more row of a sequence's logits. */
-static enum error_code keep_row(struct engine *engine, const struct sequence *sequence, const char *row,
-                                struct error *err)
-{
-    struct kept_logits *const kept = &engine->kept[sequence->number];
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(device_of(engine)->dtype);
-    if (kept->rows == kept->room) {
-        const int64_t room = kept->room > 0 ? 2 * kept->room : 8;
-        void *const grown = realloc(kept->data, (size_t)room * bytes);
-        if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the logits of an answer");
-        kept->data = grown, kept->room = room;
-    }
-    memcpy((char *)kept->data + (size_t)kept->rows++ * bytes, row, bytes);
-    return OK;
-}
-
-/* The draws of an answer are numbered from 0 with the request's own seed: neither the batch nor a preemption has a
- * part in them. */
-static enum error_code draw_token(struct engine *engine, const struct sequence *sequence, struct tensor logits,
-                                  int64_t row, int32_t *token, struct error *err)
-{
-    const struct request *const r = &engine->job->requests->at[sequence->number];
-    const uint64_t draw = (uint64_t)(sequence->count - sequence->prompt);
-    const enum error_code e = sampling_distribution(&r->how, logits, row, engine->p, err);
-    if (e) return fail_about(err, e, r->name);
-    *token = sampling_draw(engine->p, vocabulary(engine),
-                           random_uniform(r->how.seed, random_stream("sample"), draw));
-    return OK;
-}
-
-static enum error_code draw_tokens(struct engine *engine, const char *logits, int32_t *token, struct error *err)
-{
-    const struct iteration *const now = engine->pages.now;
-    const enum dtype dtype = device_of(engine)->dtype;
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(dtype);
-    const struct tensor all = tensor_2d((void *)logits, dtype, now->samples, vocabulary(engine));
-    enum error_code e = OK;
-    for (int64_t i = 0, row = 0; i < now->pieces && !e; i++) {
-        if (!now->piece[i].samples) continue;
-        e = draw_token(engine, now->piece[i].of, all, row, &token[row], err);
-        if (!e && engine->job->check) e = keep_row(engine, now->piece[i].of, logits + (size_t)row * bytes, err);
-        row++;
-    }
-    return e;
-}
-
 /* The first device along tp gathers the columns of all, and draws. */
 static enum error_code take_logits(void *context, struct tensor logits, struct error *err)
 {
@@ -177,10 +128,10 @@ static enum error_code take_logits(void *context, struct tensor logits, struct e
                                                                                 vocabulary(engine))));
         char *const whole = join_columns(engine, view, rows, columns);
         host_done(d, view);
-        e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
+        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
+        e = whole ? drawing_draw(&engine->drawing, engine->pages.now, whole, engine->told, err)
                   : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
         free(whole);
-        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
     }
     if (parts.data != logits.data) device_free(d, parts);
     free(columns);
@@ -202,26 +153,26 @@ static void list_rows(struct engine *engine, const struct iteration *now)
         const struct token_piece *const p = &now->piece[i];
         for (int64_t at = p->first; at < p->first + p->count; at++, row++)
             engine->id[row] = p->of->token[at], engine->position[row] = (int32_t)at;
-        if (p->samples) engine->asked[asked++] = (int32_t)(row - 1);
+        for (int64_t back = p->samples ? p->proposals : -1; back >= 0; back--)
+            engine->asked[asked++] = (int32_t)(row - 1 - back);
     }
     engine->answering.asked = tensor_1d(engine->asked, I32, asked);
 }
 
-/* The time of the device that draws goes to all, as two halves, with the tokens. */
+/* The time of the device that draws goes to all, with the tokens. */
 static enum error_code tell_replica(struct engine *engine, const struct iteration *now, struct error *err)
 {
     struct device *const d = device_of(engine);
-    const int64_t count = 2 + now->samples;
+    const int64_t count = TOLD_TIME + now->samples * told_stride(most_proposals(engine));
     const size_t bytes = (size_t)count * sizeof *engine->told;
-    const uint64_t own = (uint64_t)d->clock.now;
-    engine->told[0] = (int32_t)(uint32_t)own, engine->told[1] = (int32_t)(uint32_t)(own >> 32);
     enum error_code e = OK;
+    told_time_write(engine->told, d->clock.now);
     if (engine->replica.size > 1) {
         device_copy(d, engine->message.data, engine->told, bytes);
         e = broadcast(&engine->replica, engine->message.data, count, I32, engine->root, err);
         device_copy(d, engine->told, engine->message.data, bytes);
     }
-    engine->now = (int64_t)((uint64_t)(uint32_t)engine->told[0] | (uint64_t)(uint32_t)engine->told[1] << 32);
+    engine->now = told_time_read(engine->told);
     return e;
 }
 
@@ -257,43 +208,38 @@ static enum error_code run_iteration(struct engine *engine, struct error *err)
 static enum error_code end_sequence(struct engine *engine, struct sequence *sequence, struct error *err)
 {
     const int64_t n = sequence->number;
-    const struct request *const r = &engine->job->requests->at[n];
     struct answer *const a = &engine->record.answer[n];
-    struct kept_logits *const kept = &engine->kept[n];
-    enum error_code e = OK;
     *a = (struct answer){ .tokens = sequence->count - sequence->prompt, .preempted = sequence->preempted,
                           .shared = sequence->shared, .finish = sequence->finish,
                           .verdict = { .first_wrong = -1 } };
     memcpy(engine->record.token + engine->record.first[n], sequence->token + sequence->prompt,
            (size_t)a->tokens * sizeof *sequence->token);
-    if (engine->job->check && engine->draws)
-        e = judge_answer(&engine->judge, r, sequence->token, sequence->count,
-                         tensor_2d(kept->data, device_of(engine)->dtype, kept->rows, vocabulary(engine)), &a->verdict,
-                         err);
-    free(kept->data);
-    *kept = (struct kept_logits){ .data = NULL };
+    const enum error_code e = engine->draws ? drawing_end(&engine->drawing, sequence, &a->verdict, err) : OK;
     sequence_free(sequence);
     engine->sequence[n] = NULL;
     return e;
 }
 
-/* Each sampled token is there at the iteration's time. */
-static void note_times(struct engine *engine, const struct iteration *now)
+/* Tokens are there at the iteration's time. */
+static void note_times(struct engine *engine, const struct sequence *sequence, int64_t before)
 {
-    for (int64_t i = 0; i < now->pieces; i++) {
-        const struct sequence *const s = now->piece[i].of;
-        if (now->piece[i].samples)
-            engine->record.time[engine->record.first[s->number] + s->count - s->prompt] = engine->now;
-    }
+    int64_t *const time = engine->record.time + engine->record.first[sequence->number] - sequence->prompt;
+    for (int64_t i = before; i < sequence->count; i++) time[i] = engine->now;
 }
 
 static enum error_code take_tokens(struct engine *engine, struct error *err)
 {
     const struct iteration *const now = engine->pages.now;
-    note_times(engine, now);
-    enum error_code e = scheduler_take(&engine->scheduler, engine->told + 2, err);
-    for (int64_t i = 0; i < now->pieces && !e; i++)
-        if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
+    struct taken_tokens *const taken = engine->taken;
+    for (int64_t i = 0; i < now->samples; i++)
+        taken[i] = told_read(told_piece(engine->told, most_proposals(engine), i), most_proposals(engine));
+    enum error_code e = scheduler_take_proposed(&engine->scheduler, taken, err);
+    for (int64_t i = 0, n = 0; i < now->pieces && !e; i++) {
+        struct sequence *const s = now->piece[i].of;
+        if (!now->piece[i].samples) continue;
+        note_times(engine, s, s->count - taken[n++].tokens);
+        if (s->finish != NOT_FINISHED) e = end_sequence(engine, s, err);
+    }
     return e;
 }
 
@@ -368,33 +314,19 @@ void serving_record_free(struct serving_record *record)
     *record = (struct serving_record){ 0 };
 }
 
-/* The reference has the same weights: those of the files, or drawn from the same seed. */
-static enum error_code open_judge(struct engine *engine, struct error *err)
-{
-    const struct plan *const p = engine_plan(engine);
-    enum error_code e = transformer_open(&engine->model, &p->model, p->dtype, p->seed, err);
-    if (!e && engine->job->saved)
-        e = fail_about(err, checkpoint_load_serial(&engine->model, engine->job->saved, err), "--model");
-    int64_t most = 1;
-    for (int64_t i = 0; i < engine->job->requests->count; i++) {
-        const struct request *const r = &engine->job->requests->at[i];
-        if (r->prompt.count + r->most > most) most = r->prompt.count + r->most;
-    }
-    return e ? e : judge_open(&engine->judge, &engine->model, most, ~p->seed, p->mesh.size[TP], err);
-}
-
 static enum error_code make_lists(struct engine *engine, struct error *err)
 {
     const struct serving_limits *const l = &engine->job->limits;
     const size_t n = (size_t)engine->job->requests->count, rows = (size_t)l->step_tokens;
-    engine->sequence = calloc(n + 1, sizeof *engine->sequence), engine->kept = calloc(n + 1, sizeof *engine->kept);
+    engine->sequence = calloc(n + 1, sizeof *engine->sequence);
     engine->id = malloc(rows * sizeof *engine->id), engine->position = malloc(rows * sizeof *engine->position);
     engine->asked = malloc(rows * sizeof *engine->asked);
-    engine->p = malloc((size_t)vocabulary(engine) * sizeof *engine->p);
-    engine->told = calloc((size_t)l->running + 2, sizeof *engine->told);
-    engine->message = device_list(device_of(engine), 2 + l->running);
-    const bool ok = engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
-                    engine->told && engine->message.data;
+    const int64_t told = TOLD_TIME + l->running * told_stride(most_proposals(engine));
+    engine->told = calloc((size_t)told, sizeof *engine->told);
+    engine->taken = calloc((size_t)l->running, sizeof *engine->taken);
+    engine->message = device_list(device_of(engine), told);
+    const bool ok = engine->sequence && engine->id && engine->position && engine->asked && engine->told &&
+                    engine->taken && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
@@ -413,7 +345,7 @@ static enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e) e = make_lists(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
     if (!e) e = pages_open(&engine->pages, &engine->trainer->stage[0], &engine->job->limits, err);
-    if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
+    if (!e && engine->draws) e = drawing_open(&engine->drawing, engine->job, device_of(engine), err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
@@ -422,15 +354,13 @@ static enum error_code engine_open(struct engine *engine, struct error *err)
 static void engine_close(struct engine *engine)
 {
     engine->trainer->stage[0].answering = NULL;
-    for (int64_t i = 0; i < engine->job->requests->count && engine->sequence && engine->kept; i++)
-        sequence_free(engine->sequence[i]), free(engine->kept[i].data);
+    for (int64_t i = 0; i < engine->job->requests->count && engine->sequence; i++) sequence_free(engine->sequence[i]);
     if (engine->pages.kv) pages_close(&engine->pages);
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
-    judge_close(&engine->judge);
-    if (engine->model.params) transformer_close(&engine->model);
+    drawing_close(&engine->drawing);
     if (engine->message.data) device_free(device_of(engine), engine->message);
-    free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
-    free(engine->p), free(engine->told);
+    free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked);
+    free(engine->told), free(engine->taken);
     group_close(&engine->replica);
     serving_record_free(&engine->record);
 }
@@ -477,6 +407,7 @@ static enum error_code bring_counts(struct engine *engine, struct serving_record
     struct comm *const comm = engine->trainer->comm;
     const struct plan *const p = engine_plan(engine);
     const struct replica_counts own = { .counts = engine->scheduler.counts, .end = engine->now,
+                                        .proposals = engine->drawing.proposer.counts,
                                         .free_blocks = engine->scheduler.pool.free,
                                         .cache_bytes = pages_bytes(&engine->pages) };
     struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);

@@ -11,6 +11,7 @@
 #define ORRERY_ENGINE_H
 
 #include "emulated_devices/serve/judge.h"
+#include "emulated_devices/serve/proposer.h"
 #include "emulated_devices/serve/requests.h"
 #include "emulated_devices/serve/scheduler.h"
 
@@ -24,6 +25,7 @@ struct serving_job {
     const struct checkpoint *saved;     /* the weights; NULL: drawn from the plan's seed */
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
+    struct speculation speculation;     /* whether tokens are proposed, and how */
     bool check;                         /* compare each answer with the one-device model */
 };
 
@@ -38,6 +40,7 @@ struct answer {
 /* The counts of a replica, as its device that draws has them. */
 struct replica_counts {
     struct serving_counts counts;       /* of its scheduler */
+    struct proposal_counts proposals;   /* of its proposer */
     int64_t end;                        /* virtual time of its last token, in picoseconds */
     int64_t free_blocks;                /* at the end */
     uint64_t cache_bytes;               /* of the blocks of this device */

@@ -9,6 +9,7 @@
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include "ref/text/generate.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -50,6 +51,47 @@ static void print_cache(const struct serving_report *report)
         plural(m->shared_tokens));
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
         plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
+}
+
+/* Sums of all replicas. */
+static struct proposal_counts proposals_of(const struct serving_record *record)
+{
+    struct proposal_counts sum = { .proposed = 0 };
+    for (int64_t r = 0; r < record->replicas; r++) {
+        const struct proposal_counts *const c = &record->replica[r].proposals;
+        sum.proposed += c->proposed, sum.tested += c->tested, sum.taken += c->taken;
+        sum.expected += c->expected, sum.variance += c->variance;
+        sum.tokens += c->tokens;
+        for (int i = 0; i <= PROPOSALS_MOST; i++) sum.passes[i] += c->passes[i];
+    }
+    return sum;
+}
+
+/* Passes with proposals, and the tokens that they give on average if each proposal has the same chance. */
+static int64_t proposal_passes(const struct proposal_counts *counts, double chance, double *tokens)
+{
+    int64_t passes = 0;
+    double sum = 0;
+    for (int i = 1; i <= PROPOSALS_MOST; i++)
+        passes += counts->passes[i], sum += (double)counts->passes[i] * proposal_tokens(chance, i);
+    *tokens = per_second(1, (double)passes) * sum;
+    return passes;
+}
+
+static void print_proposals(const struct serving_report *report)
+{
+    const struct speculation *const how = &report->job->speculation;
+    const struct proposal_counts c = proposals_of(report->record);
+    if (how->most == 0) return;
+    say(stdout, 8, "drafts  %lld proposed, up to %lld at a time, by %s", (long long)c.proposed, (long long)how->most,
+        how->config ? how->config->name : "n-gram");
+    say(stdout, 8, "        %lld tested, %lld taken; by the formula %.1f, deviation %.1f", (long long)c.tested,
+        (long long)c.taken, c.expected, sqrt(c.variance));
+    const double chance = per_second(c.taken, (double)c.tested);
+    double alike;
+    const int64_t passes = proposal_passes(&c, chance, &alike);
+    say(stdout, 8, "        %.3f tokens a pass with proposals; %.3f if each is taken with %.1f %%",
+        per_second(c.tokens, (double)passes), alike, 100 * chance);
 }
 
 static void add_row(struct table *table, const char *what, const struct time_spread *s)
@@ -134,6 +176,20 @@ static void add_check(cJSON *data, const struct verdict *v)
              (double)v->open, v->farthest, v->bound, v->wrong == 0 && v->open == 0, v->why);
 }
 
+static void add_proposals(cJSON *data, const struct serving_report *report)
+{
+    const struct speculation *const how = &report->job->speculation;
+    const struct proposal_counts c = proposals_of(report->record);
+    double alike;
+    if (how->most == 0) return;
+    const int64_t passes = proposal_passes(&c, per_second(c.taken, (double)c.tested), &alike);
+    json_add(cJSON_AddObjectToObject(data, "proposals"), "by %s at_a_time %g take %s proposed %g tested %g taken %g"
+             " expected %.17g deviation %.17g passes %g tokens %g tokens_per_pass_by_formula %.17g",
+             how->config ? how->config->name : "ngram", (double)how->most,
+             how->rule == RULE_RATIO ? "ratio" : "same", (double)c.proposed, (double)c.tested,
+             (double)c.taken, c.expected, sqrt(c.variance), (double)passes, (double)c.tokens, alike);
+}
+
 static void add_data(const struct serving_report *report)
 {
     cJSON *const data = document_data();
@@ -150,6 +206,7 @@ static void add_data(const struct serving_report *report)
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
              (double)report->record->replica[0].cache_bytes);
+    add_proposals(data, report);
     if (report->job->check) add_check(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
@@ -159,6 +216,7 @@ void serving_report_print(const struct serving_report *report)
 {
     print_head(report);
     print_cache(report);
+    print_proposals(report);
     print_times(&report->metrics);
     print_rates(report);
     report_verdict(report);

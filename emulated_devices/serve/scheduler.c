@@ -104,13 +104,15 @@ static void register_blocks(struct scheduler *scheduler, struct sequence *sequen
 /* Give a sequence blocks for its first tokens.  @return false: there are not enough, and nothing has changed. */
 static bool grow(struct scheduler *scheduler, struct sequence *sequence, int64_t tokens)
 {
+    const int64_t own = least(tokens, sequence->count);
     const int64_t more = blocks_for(&scheduler->pool, tokens) - sequence->blocks;
     if (more > scheduler->pool.free) return false;
     if (more > 0) {
         blocks_take(&scheduler->pool, sequence->block + sequence->blocks, more);
         sequence->blocks += more;
     }
-    register_blocks(scheduler, sequence, tokens);
+    /* A block with a proposal may get another token in its place. */
+    register_blocks(scheduler, sequence, own);
     return true;
 }
 
@@ -137,9 +139,10 @@ static int64_t find_prefix(struct scheduler *scheduler, struct sequence *sequenc
 
 static void add_piece(struct iteration *now, struct sequence *sequence, int64_t count)
 {
-    const bool samples = sequence->computed + count == sequence->count;
-    now->piece[now->pieces++] = (struct token_piece){ sequence, sequence->computed, count, samples };
-    now->tokens += count, now->samples += samples;
+    const int64_t more = sequence->computed + count - sequence->count;
+    now->piece[now->pieces++] = (struct token_piece){ sequence, sequence->computed, count, more >= 0,
+                                                      more > 0 ? more : 0 };
+    now->tokens += count, now->samples += more >= 0, now->proposals += more > 0 ? more : 0;
 }
 
 /* The last sequence that runs loses its blocks, and begins again with all of its tokens. */
@@ -147,7 +150,7 @@ static struct sequence *preempt_last(struct scheduler *scheduler)
 {
     struct sequence *const last = scheduler->running[--scheduler->active];
     release(scheduler, last);
-    last->computed = 0;
+    last->computed = last->proposals = 0;
     last->preempted++;
     scheduler->now.preempted++, scheduler->counts.preemptions++;
     wait_first(scheduler, last);
@@ -159,9 +162,11 @@ static void plan_running(struct scheduler *scheduler, int64_t *left)
     const int64_t chunk = scheduler->limits.chunk;
     for (int64_t i = 0; i < scheduler->active && *left > 0; i++) {
         struct sequence *const s = scheduler->running[i];
-        int64_t n = least(s->count - s->computed, *left);
+        int64_t n = least(s->count + s->proposals - s->computed, *left);
         if (chunk > 0) n = least(n, chunk);
         if (n == 0) continue;
+        /* Without a block for a proposal there is none. */
+        while (s->computed + n > s->count && !grow(scheduler, s, s->computed + n)) n--;
         /* Sequences behind this one have no tokens in this iteration yet, so the last can lose its blocks. */
         while (!grow(scheduler, s, s->computed + n))
             if (preempt_last(scheduler) == s) return;
@@ -232,18 +237,38 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
             (size_t)(scheduler->active - at) * sizeof *scheduler->running);
 }
 
+/* The tokens of one piece.  Of its proposals those before the last of these tokens stay computed. */
+static void take_piece(struct scheduler *scheduler, struct sequence *sequence, const struct taken_tokens *taken)
+{
+    for (int64_t i = 0; i < taken->tokens && sequence->finish == NOT_FINISHED; i++) {
+        sequence->token[sequence->count++] = taken->token[i];
+        sequence->finish = finish_of(sequence);
+    }
+    sequence->computed = sequence->count - 1;
+    sequence->proposals = taken->proposals;
+    if (taken->proposals > 0)
+        memcpy(sequence->token + sequence->count, taken->proposal,
+               (size_t)taken->proposals * sizeof *taken->proposal);
+    if (sequence->finish == NOT_FINISHED) return;
+    release(scheduler, sequence);
+    leave_running(scheduler, sequence);
+}
+
+enum error_code scheduler_take_proposed(struct scheduler *scheduler, const struct taken_tokens *taken,
+                                        struct error *err)
+{
+    const struct iteration *const now = &scheduler->now;
+    for (int64_t i = 0; i < now->pieces; i++)
+        if (now->piece[i].samples) take_piece(scheduler, now->piece[i].of, taken++);
+    return scheduler_check(scheduler, err);
+}
+
 enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token, struct error *err)
 {
     const struct iteration *const now = &scheduler->now;
-    for (int64_t i = 0; i < now->pieces; i++) {
-        struct sequence *const s = now->piece[i].of;
-        if (!now->piece[i].samples) continue;
-        s->token[s->count++] = *token++;
-        s->finish = finish_of(s);
-        if (s->finish == NOT_FINISHED) continue;
-        release(scheduler, s);
-        leave_running(scheduler, s);
-    }
+    for (int64_t i = 0; i < now->pieces; i++)
+        if (now->piece[i].samples)
+            take_piece(scheduler, now->piece[i].of, &(struct taken_tokens){ token++, 1, NULL, 0 });
     return scheduler_check(scheduler, err);
 }
 

@@ -11,6 +11,9 @@
  * When all tokens of a sequence are computed, the last one's logits give its next token.  A sequence ends with a stop
  * token, or with as many tokens as it asked for; then its blocks are released.
  *
+ * Proposed tokens (proposal.h) stand behind a sequence's own, and are computed with them, if there is room: nobody is
+ * preempted for them.  Each has logits too.  Those that were refused count as not computed.
+ *
  * Source  the order of vLLM's v1 scheduler: V1 "Scheduler.schedule"; chunked prefills: A. Agrawal et al., "Taming
  *         throughput-latency tradeoff in LLM inference with Sarathi-Serve", arXiv:2403.02310; iterations: G. Yu et al.,
  *         "Orca", OSDI 2022.
@@ -41,8 +44,10 @@ enum finish { NOT_FINISHED, FINISH_LENGTH, FINISH_STOP };
 
 struct sequence {
     int64_t number;                     /* the caller's, for example of its request */
-    int32_t *token;                     /* [prompt + end.most] the prompt, then the answer so far; owned */
+    int32_t *token;                     /* [prompt + end.most] the prompt, then the answer so far, then proposals;
+                                         * owned */
     int64_t prompt, count;              /* tokens of the prompt; of both */
+    int64_t proposals;                  /* behind them; 0 unless all but the last of the tokens are computed */
     struct answer_end end;              /* the caller's; outlives the sequence */
     int64_t computed;                   /* tokens whose keys and values are in the cache */
     int64_t *block, blocks;             /* [blocks] of the cache, in the order of its tokens; owned */
@@ -59,11 +64,16 @@ struct token_piece {
     struct sequence *of;                /* the sequence */
     int64_t first, count;               /* positions of its tokens */
     bool samples;                       /* the last one's logits give the next token */
+    int64_t proposals;                  /* of these tokens, those at the end that were proposed: each has logits */
 };
+
+/* The tokens that a piece has given, and proposals behind them. */
+struct taken_tokens { const int32_t *token; int64_t tokens; const int32_t *proposal; int64_t proposals; };
 
 struct iteration {
     struct token_piece *piece;                /* [pieces], at most one for each running sequence; the scheduler's */
     int64_t pieces, tokens, samples;    /* pieces; their tokens together; pieces that sample */
+    int64_t proposals;                  /* of these tokens, that were proposed */
     int64_t preempted, started;         /* sequences that lost their blocks, and that began or began again */
 };
 
@@ -112,6 +122,12 @@ const struct iteration *scheduler_plan(struct scheduler *);
  *  @param token  [samples]
  *  @return OK, or ERR_INTERNAL if the blocks of sequences and the cache's counts do not fit together. */
 enum error_code scheduler_take(struct scheduler *, const int32_t *token, struct error *);
+
+/** Take tokens where some were proposed: a piece has given one more than proposals that were taken.  A sequence ends
+ *  with the first of its tokens that ends it.
+ *  @param taken  [samples] in the order of the pieces that sample.
+ *  @return as scheduler_take. */
+enum error_code scheduler_take_proposed(struct scheduler *, const struct taken_tokens *taken, struct error *);
 
 /** Whether every block is in as many lists as it has users, and the pool's counts fit.  @return OK or ERR_INTERNAL. */
 enum error_code scheduler_check(const struct scheduler *, struct error *);

@@ -98,6 +98,35 @@ test_refused() {
     run serve --draw lmsys --answers none/x;                        expect_status 1; expect_error '--answers none/x: '
 }
 
+# Proposals change times; with rule same no token, with rule ratio no greedy one.
+test_proposals() {
+    local words='serve --model llama-tiny --trace trace --tp 2' draft
+    run serve --model llama-tiny --draw lmsys --scale 0.1 --rate 20000 --requests 8 --temperature 0.5 --write-trace trace --answers plain
+    for draft in ngram tiny; do
+        run $words $tight --draft $draft --answers other $exactly;  expect_status 0; expect_silent
+        expect_out '^drafts  [1-9][0-9]* proposed, up to 4 at a time, by '; expect_columns 80
+        expect_same <(ids plain) <(ids other)
+    done
+    run $words --draft tiny --take ratio --proposals 2 $exactly --json -;  expect_status 0
+    expect_out '"take":.*"ratio"';      expect_out '"at_a_time":.*2'
+    run $words --draft tiny --take ratio --check ref;               expect_status 3
+    expect_error 'NOT ENOUGH: [0-9]+ of [0-9]+ tokens cannot be judged'
+    sed -i 's/"temperature":0.5/"temperature":0/' trace
+    run $words --answers plain
+    run $words --draft tiny --take ratio --answers other $exactly;  expect_same <(ids plain) <(ids other)
+}
+
+test_wrong_drafts() {
+    local words='serve --model tiny --draw lmsys --requests 3 --scale 0.05'
+    run $words --take ratio;                expect_status 2; expect_error '--take: is for --draft'
+    run $words --draft tiny --ngram 2;      expect_status 2; expect_error '--ngram: is for --draft ngram'
+    run $words --draft ./none;              expect_status 1; expect_error '--draft ./none: there is no such folder'
+    run $words --draft none;                expect_status 2; expect_error '--draft none: is neither ngram, nor a folder'
+    run $words --draft mixtral-tiny;        expect_status 2; expect_error '--draft mixtral-tiny is a mixture'
+    run $words --draft gpt2;                expect_status 2; expect_error '--draft gpt2 has 50257 tokens; the model'
+    run $words --draft tiny:S=8;            expect_status 2; expect_error '--draft tiny:S=8 has 8 positions'
+}
+
 # What rounding could decide is not called right.
 test_not_enough() {
     echo '{"prompt":"First","max_tokens":12}' >trace
@@ -106,4 +135,5 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_not_enough
+run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals \
+          test_wrong_drafts test_not_enough

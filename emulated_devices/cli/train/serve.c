@@ -8,23 +8,27 @@
 #include "emulated_devices/run/speech.h"
 #include "emulated_devices/serve/report.h"
 #include "ref/io/figures.h"
+#include "ref/io/output.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-enum { USUAL_ROOM = 8 };                /* of the longest request, in a cache whose size is not given */
+enum { USUAL_ROOM = 8,                  /* of the longest request, in a cache whose size is not given */
+       USUAL_PROPOSALS = 4, USUAL_NGRAM = 3 };  /* as vLLM's examples have them */
 
 static struct serve_words {
-    const char *trace, *draw, *write_trace, *answers, *check;
-    int requests, shared, step_tokens, running, chunk, block, blocks;
+    const char *trace, *draw, *write_trace, *answers, *check, *draft, *take;
+    int requests, shared, step_tokens, running, chunk, block, blocks, proposals, ngram;
     double scale, rate, temperature, first_token, per_token;
     bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+    bool proposals_given, ngram_given, take_given;
 } words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
-            .shares = true };
+            .shares = true, .proposals = USUAL_PROPOSALS, .ngram = USUAL_NGRAM, .take = "same" };
 
-static const char *const checks[] = { "ref", NULL };
+static const char *const checks[] = { "ref", NULL }, *const takes[] = { "same", "ratio", NULL };
 
 const struct option serve_options[] = {
     { .kind = OPTION_HEADING, .help = "Requests (docs/using/serving.md)" },
@@ -57,6 +61,17 @@ const struct option serve_options[] = {
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
     { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
       .help = "tokens whose keys and values are in the cache are not computed again" },
+    { .kind = OPTION_HEADING, .help = "Speculative decoding" },
+    { "--draft", "ngram|DIR|NAME", OPTION_STRING, &words.draft,
+      .help = "who proposes next tokens, which the model then computes together: what followed the last tokens before, "
+              "or a smaller model with the same tokens" },
+    { "--proposals", "N", OPTION_INT, &words.proposals, .min = 1, .max = PROPOSALS_MOST,
+      .given = &words.proposals_given, .help = "with --draft: tokens that are proposed at a time" },
+    { "--ngram", "N", OPTION_INT, &words.ngram, .min = 1, .max = 1e6, .given = &words.ngram_given,
+      .help = "with --draft ngram: last tokens that are looked for, at most" },
+    { "--take", "same|ratio", OPTION_CHOICE, &words.take, .choices = takes, .given = &words.take_given,
+      .help = "with --draft: take a proposal that is the token without proposals; or by the quotient of both models' "
+              "probabilities, which keeps the distribution alone" },
     { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
     { "--first-token", "SECONDS", OPTION_DOUBLE, &words.first_token, .min = 0, .max = 1e9,
       .help = "target of goodput: time to a request's first token; 0: any" },
@@ -80,6 +95,10 @@ static enum error_code check_words(struct error *err)
                     : "needs --trace FILE or --draw NAME: which requests to answer");
     for (size_t i = 0; i < sizeof of_draw / sizeof *of_draw && words.draw == NULL; i++)
         if (of_draw[i].given) return fail(err, ERR_USAGE, "%s: is for --draw", of_draw[i].flag);
+    const bool ngram = words.draft && strcmp(words.draft, "ngram") == 0;
+    if (words.ngram_given && !ngram) return fail(err, ERR_USAGE, "--ngram: is for --draft ngram");
+    if (words.draft == NULL && (words.proposals_given || words.take_given))
+        return fail(err, ERR_USAGE, "%s: is for --draft", words.proposals_given ? "--proposals" : "--take");
     return OK;
 }
 
@@ -90,6 +109,8 @@ struct serve_run {
     const struct train_options *options;        /* parsed */
     struct tokenizer *tokenizer;                /* NULL: tokens are bytes */
     struct requests requests;                   /* read or drawn */
+    struct checkpoint draft;                    /* of the draft model */
+    struct model_config draft_config;           /* likewise */
     struct serving_job job;                     /* of them */
     int64_t cut;                                /* drawn requests that were too long */
 };
@@ -107,20 +128,59 @@ static enum error_code get_requests(struct serve_run *run, struct error *err)
     return e ? e : requests_draw(&run->requests, &drawn, &rules, &run->cut, err);
 }
 
-/* Blocks for as many of the longest request. */
-static int64_t usual_blocks(const struct requests *requests)
+/* Tokens of the longest request in the cache. */
+static int64_t longest_of(const struct requests *requests)
 {
     int64_t most = 1;
     for (int64_t i = 0; i < requests->count; i++) {
         const int64_t needs = sequence_needs(requests->at[i].prompt.count, requests->at[i].most);
         if (needs > most) most = needs;
     }
-    return USUAL_ROOM * ((most + words.block - 1) / words.block);
+    return most;
+}
+
+/* Blocks for as many of the longest request. */
+static int64_t usual_blocks(const struct requests *requests)
+{
+    return USUAL_ROOM * ((longest_of(requests) + words.block - 1) / words.block);
+}
+
+/* ---- proposals --------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_draft(struct serve_run *run, struct error *err)
+{
+    struct stat st;
+    int64_t batch;
+    const bool folder = stat(words.draft, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!folder && strpbrk(words.draft, "./"))
+        return fail(err, ERR_FILE, "%s: there is no such folder", printable_path(words.draft).text);
+    enum error_code e = folder ? checkpoint_open(&run->draft, words.draft, err) : OK;
+    if (!e && folder) e = checkpoint_config(&run->draft, &run->draft_config, err);
+    if (!e && !folder && model_config_preset(&run->draft_config, &batch, words.draft, err) != OK)
+        return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
+    struct model_config *const c = &run->draft_config;
+    c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
+    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model, longest_of(&run->requests), err),
+                           printable_path(words.draft).text);
+    return e;
+}
+
+static enum error_code open_proposals(struct serve_run *run, struct error *err)
+{
+    struct speculation *const s = &run->job.speculation;
+    if (words.draft == NULL) return OK;
+    *s = (struct speculation){ .most = words.proposals, .longest = words.ngram, .seed = run->options->plan.seed,
+                               .rule = strcmp(words.take, "ratio") == 0 ? RULE_RATIO : RULE_SAME };
+    if (strcmp(words.draft, "ngram") == 0) return OK;
+    const enum error_code e = open_draft(run, err);
+    s->config = &run->draft_config, s->saved = run->draft.dir ? &run->draft : NULL;
+    return fail_about(err, e, "--draft");
 }
 
 static void serve_close(struct serve_run *run)
 {
     requests_free(&run->requests);
+    checkpoint_close(&run->draft);
     if (run->tokenizer) tokenizer_close(run->tokenizer);
 }
 
@@ -139,7 +199,8 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
                     .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests) },
     };
     e = serving_takes(&options->plan, &run->job.limits, err);
-    return e ? e : serving_fits(&run->requests, &run->job.limits, err);
+    if (!e) e = serving_fits(&run->requests, &run->job.limits, err);
+    return e ? e : open_proposals(run, err);
 }
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */

@@ -1,0 +1,44 @@
+/* drawing.h -- the device of a replica that draws its tokens.
+ *
+ * The first device of the last stage draws each token from the logits of its row, with the request's own settings and
+ * seed.  Where tokens are proposed, it settles which are taken, and proposes the next.  With a check it keeps the
+ * logits of each answer, and judges the answer when it ends.
+ *
+ * engine.c calls these functions.  They are local.
+ */
+#ifndef ORRERY_DRAWING_H
+#define ORRERY_DRAWING_H
+
+#include "emulated_devices/serve/engine.h"
+#include "ref/model/transformer.h"
+
+struct kept_logits;
+
+struct drawing {
+    const struct serving_job *job;      /* the caller's; NULL: not open */
+    struct device *device;              /* likewise */
+    int64_t V;                          /* the vocabulary */
+    struct proposer proposer;           /* of next tokens */
+    struct kept_logits *kept;           /* [requests] with a check: of answers that have not ended */
+    double *p;                          /* [2V] probabilities, and scratch */
+    struct transformer model;           /* with a check: the reference */
+    struct judge judge;                 /* likewise */
+};
+
+/** @return OK; ERR_MEMORY; those of reading weights.  For drawing_close also after a failure. */
+enum error_code drawing_open(struct drawing *, const struct serving_job *, struct device *, struct error *);
+void drawing_close(struct drawing *);
+
+/**
+ * Draw the tokens of an iteration.
+ * @param logits     [samples + proposals, V] in the model's format, in the host's memory.
+ * @param[out] told  the tokens of its pieces, with proposals for the next iteration (told.h).
+ * @return OK; ERR_MEMORY; ERR_DIVERGED naming the request whose logits have no value.
+ */
+enum error_code drawing_draw(struct drawing *, const struct iteration *, const void *logits, int32_t *told,
+                             struct error *);
+
+/** A sequence has ended; with a check, judge its answer.  @return as judge_answer. */
+enum error_code drawing_end(struct drawing *, const struct sequence *, struct verdict *, struct error *);
+
+#endif
