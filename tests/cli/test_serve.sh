@@ -127,6 +127,18 @@ test_wrong_drafts() {
     run $words --draft tiny:S=8;            expect_status 2; expect_error '--draft tiny:S=8 has 8 positions'
 }
 
+# Models whose weights are packed integers answer as their numbers do.
+test_packed_weights() {
+    local words='--draw lmsys --scale 0.1 --rate 20000 --requests 5 --tp 2' model
+    run serve --model "$top/golden/packed/numbers" $words --answers plain
+    for model in gptq awq; do
+        run serve --model "$top/golden/packed/$model" $words --answers other --draft ngram $exactly
+        expect_status 0; expect_silent; expect_same <(ids plain) <(ids other)
+    done
+    run serve --model "$top/golden/packed/numbers" $words --draft "$top/golden/packed/awq" --answers other
+    expect_status 0; expect_out '([1-9][0-9]*) tested, \1 taken';     expect_same <(ids plain) <(ids other)
+}
+
 # What rounding could decide is not called right.
 test_not_enough() {
     echo '{"prompt":"First","max_tokens":12}' >trace
@@ -136,4 +148,4 @@ test_not_enough() {
 }
 
 run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals \
-          test_wrong_drafts test_not_enough
+          test_wrong_drafts test_packed_weights test_not_enough
