@@ -136,8 +136,8 @@ static enum error_code refuse_codes(const cJSON *root, const char *path, struct 
     if (!of_mlx && packed_form_of(codes, &form, unread, sizeof unread)) return *packed = form, OK;
     if (!of_mlx && unread[0] != '\0')
         return fail(err, ERR_FORMAT, "%s: %s: integers of \"%.40s\" are read, but not with %s: load the model "
-                    "dequantised with transformers, %s, and save it", path, key, printable(method).text, printable(unread).text,
-                    numbers_of(method));
+                    "dequantised with transformers, %s, and save it", path, key, printable(method).text,
+                    printable(unread).text, numbers_of(method));
     return fail(err, ERR_FORMAT, "%s: %s says that the weights are codes, of \"%.40s\"; Orrery reads numbers, and fp8, "
                 "e4m3 in blocks of %d x %d: load the model dequantised with transformers, %s, and save it", path, key,
                 printable(method).text, CODES_BLOCK, CODES_BLOCK, numbers_of(method));

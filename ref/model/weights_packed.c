@@ -95,7 +95,7 @@ static enum error_code check_matrix(const struct packed_matrix *m, struct error 
 /* The words that hold numbers first .. end - 1 of a run of packed ones. */
 struct word_range { int64_t first, count; };
 
-static struct word_range words_of(int64_t first, int64_t end, int bits)
+static struct word_range packed_words(int64_t first, int64_t end, int bits)
 {
     const int64_t from = first * bits / WORD;
     return (struct word_range){ from, (end * bits - 1) / WORD + 1 - from };
@@ -118,7 +118,7 @@ static int awq_shift(int64_t column)
     return AWQ_BITS * place[column % AWQ_WORD];
 }
 
-/* What is read of a matrix for a box: words, factors, and each input's group. */
+/* A box has these words and factors of a matrix, and each of its inputs a group. */
 struct packed_box {
     const struct packed_matrix *m;
     int64_t n, k, outputs, inputs;      /* the box */
@@ -154,8 +154,8 @@ static enum error_code box_read(struct packed_box *box, struct error *err)
     const int bits = m->form.bits;
     const bool gptq = m->form.kind == PACKED_GPTQ;
     const int64_t groups = packed_groups(m);
-    const struct word_range inputs = words_of(box->k, box->k + box->inputs, bits);
-    box->along = words_of(box->n, box->n + box->outputs, bits);
+    const struct word_range inputs = packed_words(box->k, box->k + box->inputs, bits);
+    box->along = packed_words(box->n, box->n + box->outputs, bits);
     box->down = gptq ? inputs : (struct word_range){ box->k, box->inputs };
     const struct word_range across = gptq ? (struct word_range){ box->n, box->outputs } : box->along;
     const int64_t q_start[2] = { box->down.first, across.first }, q_extent[2] = { box->down.count, across.count },

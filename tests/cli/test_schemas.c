@@ -128,6 +128,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },
     { "document", "bench sums --most 256 --json -", 0, true },
     { "document", "bench planners --json -", 0, true },
+    { "document", "bench serving --json -", 0, true },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },
     { "calibrate", "calibrate --busy --devices 1 --rounds 1 --json -", 0, true },

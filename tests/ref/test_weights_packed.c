@@ -87,8 +87,8 @@ static enum error_code read_file(const char *path, struct packed_form form, floa
     return e;
 }
 
-/* 0 to 7 down a column of GPTQ are 0x76543210; along a row of AWQ they are 0x75316420.  Format "gptq" stores zero points
- * of 8 as 7. */
+/* 0 to 7 down a column of GPTQ are 0x76543210; along a row of AWQ they are 0x75316420.  Format "gptq" stores 8 as zero
+ * point as 7. */
 static void known_words(void **state)
 {
     float out[64];

@@ -45,6 +45,7 @@ static const struct command topics[] = {
     { "streams", "models with parallel streams: published parameters, and the law of their losses",
       bench_streams_topic },
     { "planners", "planners by layers: what their papers claim beside ours", bench_planners_topic },
+    { "serving", "serving systems: what their papers claim beside ours", bench_serving_topic },
     { "check", "the speed and memory of `orrery check`, on a dump that is made for it", bench_check_topic },
     { 0 }
 };
