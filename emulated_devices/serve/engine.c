@@ -29,9 +29,11 @@ struct engine {
     struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
     int64_t next;                       /* the next request that has not come */
     int64_t now;                        /* virtual time of the last iteration, the same in the replica */
+    int64_t seen;                       /* time up to which the next plan knows of requests */
     int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
     int32_t *told;                      /* told.h: the time, and the tokens of each piece that samples */
     struct taken_tokens *taken;         /* [running] the tokens in it */
+    int64_t *before;                    /* [running] tokens that the pieces' sequences had before these */
     struct tensor message;              /* the same in the device's memory, for messages */
     struct serving_record record;       /* of this device */
 };
@@ -196,9 +198,11 @@ static enum error_code run_iteration(struct engine *engine, struct error *err)
     enum error_code e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, now->tokens, err);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e) e = check_sums(engine, err);
+    const int64_t before = engine->now;
     if (!e) e = tell_replica(engine, now, err);
-    /* The tokens decide what is computed next. */
-    clock_host_reads(&device_of(engine)->clock);
+    /* The tokens decide what is computed next, unless that is planned already. */
+    engine->seen = engine->job->limits.ahead ? before : engine->now;
+    if (!engine->job->limits.ahead) clock_host_reads(&device_of(engine)->clock);
     messages_have_ended(engine->trainer->comm, "at the end of an iteration");
     return e;
 }
@@ -233,13 +237,10 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
     struct taken_tokens *const taken = engine->taken;
     for (int64_t i = 0; i < now->samples; i++)
         taken[i] = told_read(told_piece(engine->told, most_proposals(engine), i), most_proposals(engine));
+    for (int64_t i = 0; i < now->pieces; i++) engine->before[i] = now->piece[i].of->count;
     enum error_code e = scheduler_take_proposed(&engine->scheduler, taken, err);
-    for (int64_t i = 0, n = 0; i < now->pieces && !e; i++) {
-        struct sequence *const s = now->piece[i].of;
-        if (!now->piece[i].samples) continue;
-        note_times(engine, s, s->count - taken[n++].tokens);
-        if (s->finish != NOT_FINISHED) e = end_sequence(engine, s, err);
-    }
+    for (int64_t i = 0; i < now->pieces; i++) note_times(engine, now->piece[i].of, engine->before[i]);
+    for (int64_t i = 0; i < now->ends && !e; i++) e = end_sequence(engine, now->ended[i], err);
     return e;
 }
 
@@ -255,7 +256,7 @@ static int64_t next_of_replica(const struct engine *engine, int64_t from)
 static enum error_code admit(struct engine *engine, struct error *err)
 {
     const struct requests *const all = engine->job->requests;
-    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->now;
+    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->seen;
          engine->next = next_of_replica(engine, engine->next + 1)) {
         const struct request *const r = &all->at[engine->next];
         const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
@@ -273,6 +274,7 @@ static void wait_for_next(struct engine *engine)
 {
     const int64_t arrival = engine->job->requests->at[engine->next].arrival;
     if (arrival > engine->now) engine->now = arrival;
+    engine->seen = engine->now;
     if (arrival > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, arrival);
 }
 
@@ -324,9 +326,10 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     const int64_t told = TOLD_TIME + l->running * told_stride(most_proposals(engine));
     engine->told = calloc((size_t)told, sizeof *engine->told);
     engine->taken = calloc((size_t)l->running, sizeof *engine->taken);
+    engine->before = calloc((size_t)l->running, sizeof *engine->before);
     engine->message = device_list(device_of(engine), told);
     const bool ok = engine->sequence && engine->id && engine->position && engine->asked && engine->told &&
-                    engine->taken && engine->message.data;
+                    engine->taken && engine->before && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
@@ -360,7 +363,7 @@ static void engine_close(struct engine *engine)
     drawing_close(&engine->drawing);
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked);
-    free(engine->told), free(engine->taken);
+    free(engine->told), free(engine->taken), free(engine->before);
     group_close(&engine->replica);
     serving_record_free(&engine->record);
 }

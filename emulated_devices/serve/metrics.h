@@ -28,6 +28,7 @@ struct serving_metrics {
     struct time_spread first_token, per_token, gap, latency;
     int64_t attained;                   /* requests that meet the target */
     int64_t iterations, computed, preemptions, shared_tokens;   /* of all replicas; computed: tokens in iterations */
+    int64_t wasted;                     /* tokens that were thrown away */
     int64_t blocks, most_blocks;        /* of a replica's cache; the most that one has used */
     double used;                        /* mean part of the cache that is used in an iteration */
 };

@@ -51,6 +51,9 @@ static void print_cache(const struct serving_report *report)
         plural(m->shared_tokens));
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
         plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
+    if (l->ahead)
+        say(stdout, 8, "        planned ahead: %lld token%s behind stop tokens thrown away", (long long)m->wasted,
+            plural(m->wasted));
 }
 
 /* Sums of all replicas. */
@@ -206,6 +209,7 @@ static void add_data(const struct serving_report *report)
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
              (double)report->record->replica[0].cache_bytes);
+    if (report->job->limits.ahead) json_add(data, "wasted_tokens %g", (double)m->wasted);
     add_proposals(data, report);
     if (report->job->check) add_check(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");

@@ -46,7 +46,8 @@ enum error_code scheduler_open(struct scheduler *scheduler, const struct serving
     *scheduler = (struct scheduler){ .limits = *limits };
     scheduler->running = calloc((size_t)limits->running + 1, sizeof *scheduler->running);
     scheduler->now.piece = calloc((size_t)limits->running + 1, sizeof *scheduler->now.piece);
-    enum error_code e = scheduler->running && scheduler->now.piece ? OK
+    scheduler->now.ended = calloc((size_t)limits->running + 1, sizeof *scheduler->now.ended);
+    enum error_code e = scheduler->running && scheduler->now.piece && scheduler->now.ended ? OK
                         : fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)limits->running);
     if (!e) e = block_pool_open(&scheduler->pool, limits->blocks, limits->block_tokens, err);
     if (e) scheduler_close(scheduler);
@@ -56,7 +57,7 @@ enum error_code scheduler_open(struct scheduler *scheduler, const struct serving
 void scheduler_close(struct scheduler *scheduler)
 {
     block_pool_close(&scheduler->pool);
-    free(scheduler->running), free(scheduler->now.piece);
+    free(scheduler->running), free(scheduler->now.piece), free(scheduler->now.ended);
     *scheduler = (struct scheduler){ 0 };
 }
 
@@ -206,7 +207,7 @@ const struct iteration *scheduler_plan(struct scheduler *scheduler)
     struct iteration *const now = &scheduler->now;
     struct serving_counts *const counts = &scheduler->counts;
     int64_t left = scheduler->limits.step_tokens;
-    *now = (struct iteration){ .piece = now->piece };
+    *now = (struct iteration){ .piece = now->piece, .ended = now->ended };
     plan_running(scheduler, &left);
     while (now->preempted == 0 && left > 0 && scheduler->waiting && scheduler->active < scheduler->limits.running)
         if (!start_first(scheduler, &left)) break;
@@ -237,21 +238,47 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
             (size_t)(scheduler->active - at) * sizeof *scheduler->running);
 }
 
+static void end_of_sequence(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release(scheduler, sequence);
+    scheduler->now.ended[scheduler->now.ends++] = sequence;
+}
+
+/* The plan learns of a stop token one iteration late; of the last token that was asked for it knows. */
+static bool ends_late(const struct scheduler *scheduler, const struct sequence *sequence)
+{
+    return scheduler->limits.ahead && sequence->finish == FINISH_STOP &&
+           sequence->count - sequence->prompt < sequence->end.most;
+}
+
 /* The tokens of one piece.  Of its proposals those before the last of these tokens stay computed. */
 static void take_piece(struct scheduler *scheduler, struct sequence *sequence, const struct taken_tokens *taken)
 {
+    if (sequence->ending) sequence->finish = FINISH_STOP, scheduler->counts.wasted++;
     for (int64_t i = 0; i < taken->tokens && sequence->finish == NOT_FINISHED; i++) {
         sequence->token[sequence->count++] = taken->token[i];
         sequence->finish = finish_of(sequence);
     }
+    if (!sequence->ending && ends_late(scheduler, sequence)) sequence->ending = true, sequence->finish = NOT_FINISHED;
     sequence->computed = sequence->count - 1;
     sequence->proposals = taken->proposals;
     if (taken->proposals > 0)
         memcpy(sequence->token + sequence->count, taken->proposal,
                (size_t)taken->proposals * sizeof *taken->proposal);
     if (sequence->finish == NOT_FINISHED) return;
-    release(scheduler, sequence);
     leave_running(scheduler, sequence);
+    end_of_sequence(scheduler, sequence);
+}
+
+/* A sequence that lost its blocks behind its stop token does not begin again. */
+static void end_preempted(struct scheduler *scheduler)
+{
+    while (scheduler->waiting && scheduler->waiting->ending) {
+        struct sequence *const s = scheduler->waiting;
+        leave_waiting(scheduler);
+        s->finish = FINISH_STOP;
+        end_of_sequence(scheduler, s);
+    }
 }
 
 enum error_code scheduler_take_proposed(struct scheduler *scheduler, const struct taken_tokens *taken,
@@ -260,6 +287,7 @@ enum error_code scheduler_take_proposed(struct scheduler *scheduler, const struc
     const struct iteration *const now = &scheduler->now;
     for (int64_t i = 0; i < now->pieces; i++)
         if (now->piece[i].samples) take_piece(scheduler, now->piece[i].of, taken++);
+    end_preempted(scheduler);
     return scheduler_check(scheduler, err);
 }
 
@@ -269,6 +297,7 @@ enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token
     for (int64_t i = 0; i < now->pieces; i++)
         if (now->piece[i].samples)
             take_piece(scheduler, now->piece[i].of, &(struct taken_tokens){ token++, 1, NULL, 0 });
+    end_preempted(scheduler);
     return scheduler_check(scheduler, err);
 }
 

@@ -11,6 +11,10 @@
  * When all tokens of a sequence are computed, the last one's logits give its next token.  A sequence ends with a stop
  * token, or with as many tokens as it asked for; then its blocks are released.
  *
+ * An iteration may be planned ahead, before the tokens of the one before it are known.  That a sequence has as many
+ * tokens as it asked for is known all the same, but not that it has a stop token: it runs once more, and what this
+ * gives is thrown away.
+ *
  * Proposed tokens (proposal.h) stand behind a sequence's own, and are computed with them, if there is room: nobody is
  * preempted for them.  Each has logits too.  Those that were refused count as not computed.
  *
@@ -33,6 +37,7 @@ struct serving_limits {
     int64_t chunk;                      /* tokens of one sequence in an iteration; 0: all that there are */
     bool whole_prompts;                 /* a prompt is computed in one iteration, or waits */
     bool shares;                        /* prefixes that are in the cache are not computed again */
+    bool ahead;                         /* an iteration is planned before the one before it has ended */
     int64_t blocks, block_tokens;       /* of the cache; tokens of each */
 };
 
@@ -56,6 +61,7 @@ struct sequence {
     int64_t shared;                     /* tokens found in the cache, over all of its starts */
     int64_t preempted;                  /* how often */
     enum finish finish;                 /* whether it has ended, and why */
+    bool ending;                        /* its last token is a stop token, which the plan does not know yet */
     struct sequence *next;              /* behind it, among those that wait */
 };
 
@@ -74,6 +80,8 @@ struct iteration {
     struct token_piece *piece;                /* [pieces], at most one for each running sequence; the scheduler's */
     int64_t pieces, tokens, samples;    /* pieces; their tokens together; pieces that sample */
     int64_t proposals;                  /* of these tokens, that were proposed */
+    struct sequence **ended;            /* [ends] sequences that ended with it, after its tokens were taken */
+    int64_t ends;                       /* how many */
     int64_t preempted, started;         /* sequences that lost their blocks, and that began or began again */
 };
 
@@ -82,6 +90,7 @@ struct serving_counts {
     int64_t iterations, tokens;         /* tokens: computed, those again after a preemption too */
     int64_t prompt_tokens, shared_tokens;       /* of prompts when they begin; of these in the cache */
     int64_t preemptions, most_blocks;   /* blocks: used at the same time */
+    int64_t wasted;                     /* tokens that were thrown away: each behind a stop token */
     double used_blocks;                 /* sum over iterations, for their mean */
 };
 

@@ -116,6 +116,22 @@ test_proposals() {
     run $words --draft tiny --take ratio --answers other $exactly;  expect_same <(ids plain) <(ids other)
 }
 
+# Planned ahead, answers stay; each that a stop token has ended early computes one token more.
+test_plan_ahead() {
+    local words='serve --model llama-tiny --trace trace' early i
+    for i in 1 2 3 4 5 6 7 8; do
+        echo '{"prompt":"abc","max_tokens":9,"temperature":0.8,"stop_token_ids":['$(seq -s, 0 60)'],"arrival":'$i'e-5}'
+    done >trace
+    run $words --answers plain;                                     expect_status 0
+    run $words --plan-ahead --tp 2 --answers other $exactly;        expect_status 0; expect_silent
+    expect_same <(ids plain) <(ids other)
+    early=$(grep '"finish":"stop"' plain | grep -vc '"tokens":9,')
+    [ "$early" -gt 2 ] || complain "$early answers end early"
+    expect_out "planned ahead: $early tokens behind stop tokens thrown away"
+    run $words --plan-ahead --draft tiny --answers other $exactly;  expect_status 0; expect_same <(ids plain) <(ids other)
+    run $words --plan-ahead $tight --answers other $exactly;        expect_status 0; expect_same <(ids plain) <(ids other)
+}
+
 test_wrong_drafts() {
     local words='serve --model tiny --draw lmsys --requests 3 --scale 0.05'
     run $words --take ratio;                expect_status 2; expect_error '--take: is for --draft'
@@ -147,5 +163,5 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals \
+run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals test_plan_ahead \
           test_wrong_drafts test_packed_weights test_not_enough

@@ -23,7 +23,7 @@ static struct serve_words {
     const char *trace, *draw, *write_trace, *answers, *check, *draft, *take;
     int requests, shared, step_tokens, running, chunk, block, blocks, proposals, ngram;
     double scale, rate, temperature, first_token, per_token;
-    bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+    bool whole_prompts, ahead, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
     bool proposals_given, ngram_given, take_given;
 } words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
             .shares = true, .proposals = USUAL_PROPOSALS, .ngram = USUAL_NGRAM, .take = "same" };
@@ -56,6 +56,9 @@ const struct option serve_options[] = {
       .help = "tokens of one request in an iteration; 0: as many as the iteration has room for" },
     { "--whole-prompts", NULL, OPTION_SWITCH, &words.whole_prompts,
       .help = "a prompt waits until it fits into one iteration, instead of being cut" },
+    { "--plan-ahead", NULL, OPTION_SWITCH, &words.ahead,
+      .help = "plan an iteration before the one before it has ended: after a stop token one more is computed, and "
+              "thrown away" },
     { "--block", "N", OPTION_INT, &words.block, .min = 1, .max = 1e6, .help = "tokens of a block of the cache" },
     { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
@@ -195,7 +198,8 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
         .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
         .check = words.check != NULL,
         .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
-                    .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
+                    .whole_prompts = words.whole_prompts, .ahead = words.ahead, .shares = words.shares,
+                    .block_tokens = words.block,
                     .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests) },
     };
     e = serving_takes(&options->plan, &run->job.limits, err);
