@@ -1,10 +1,14 @@
 /* Serving systems as models: MARLIN's layout beside the construction of its released program, its product beside
- * "dequantise, then multiply", and its runs; masked-diffusion decoding beside closed forms, and drawn beside summed.
+ * "dequantise, then multiply", and its runs; masked-diffusion decoding beside closed forms, and drawn beside summed;
+ * nano-batches between their bounds; models in tiers beside another simulation; rows of banks beside formulas.
  * tier: check
  */
+#include "emulated_devices/bench/serving/banks.h"
 #include "emulated_devices/bench/serving/claims.h"
 #include "emulated_devices/bench/serving/marlin.h"
 #include "emulated_devices/bench/serving/masked.h"
+#include "emulated_devices/bench/serving/nano.h"
+#include "emulated_devices/bench/serving/tiers.h"
 #include "ref/numeric/float16.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
@@ -326,6 +330,131 @@ static void test_drawn_answers(void **state)
     }
 }
 
+/* ---- nano-batches ------------------------------------------------------------------------------------------------ */
+
+static struct nano_program drawn_program(uint64_t seed)
+{
+    struct nano_program p = { .operations = 2 + (int)(random_uniform(seed, 1, 0) * 5), .layers = 3,
+                              .launch = random_uniform(seed, 1, 1) < 0.5 ? 0 : 0.05 };
+    for (int i = 0; i < p.operations; i++)
+        p.operation[i] = (struct nano_operation){ "", (enum nano_engine)(random_uniform(seed, 2, (uint64_t)i) * 3),
+                                                  0.5 + random_uniform(seed, 3, (uint64_t)i) };
+    return p;
+}
+
+static struct nano_plan drawn_plan(uint64_t seed)
+{
+    static const int batches[] = { 1, 2, 4 };
+    struct nano_plan plan = nano_whole();
+    plan.first = 0.2 + 0.6 * random_uniform(seed, 4, 0), plan.by_rows = random_uniform(seed, 4, 1) < 0.5;
+    plan.share[NANO_COMPUTE] = 0.5, plan.share[NANO_MEMORY] = 0.3, plan.share[NANO_NETWORK] = 0.2;
+    for (int i = 0; i < NANO_OPERATIONS; i++)
+        plan.batches[i] = batches[(int)(random_uniform(seed, 5, (uint64_t)i) * 3)];
+    return plan;
+}
+
+/* No program is faster than its busiest engine, or slower than its engines one after another; uncut, it is the sum. */
+static void test_bounds_of_nano_batches(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 0; seed < 300; seed++) {
+        struct nano_program p = drawn_program(seed);
+        const struct nano_plan plan = drawn_plan(seed), whole = nano_whole();
+        double most = 0, sum = 0, uncut = 0, time, interfered;
+        for (enum nano_engine e = 0; e < NANO_ENGINES; e++) {
+            const double one = nano_engine_time(&p, &plan, e);
+            most = fmax(most, one), sum += one, uncut += nano_engine_time(&p, &whole, e);
+        }
+        assert_int_equal(nano_time(&p, &plan, &time, &err), OK);
+        if (time < most - 1e-9 || time > sum + 1e-9)
+            fail_msg("program %d takes %g; its engines %g at most, %g together", (int)seed, time, most, sum);
+        assert_int_equal(nano_time(&p, &whole, &time, &err), OK), near(time, uncut);
+        p.interference = true;
+        assert_int_equal(nano_time(&p, &whole, &time, &err), OK), near(time, uncut);
+        assert_int_equal(nano_time(&p, &plan, &interfered, &err), OK);
+        if (interfered < most - 1e-9) fail_msg("program %d takes %g with interference", (int)seed, interfered);
+    }
+}
+
+/* Two operations of 1 s in halves: the second engine begins after half, and both together are slower.  P: 1/2 of the
+ * device is 0.5 for products, 0.8 + 0.1 / 0.6 * 0.2 for attention. */
+static void test_interference_by_hand(void **state)
+{
+    (void)state;
+    struct nano_program p = { .operations = 2, .layers = 1, .interference = true, .operation = {
+        { "products", NANO_COMPUTE, 1 }, { "attention", NANO_MEMORY, 1 } } };
+    struct nano_plan plan = nano_whole();
+    double time, best;
+    plan.batches[0] = plan.batches[1] = 2;
+    const double attention = 0.8 + 0.1 / 0.6 * 0.2;
+    near(nano_speed(NANO_COMPUTE, 0.5), 0.5), near(nano_speed(NANO_MEMORY, 0.5), attention);
+    near(nano_speed(NANO_MEMORY, 0.2), 0.4), near(nano_speed(NANO_NETWORK, 1), 1);
+    /* 0.5 s of products; then 0.5 s of attention beside products, which need 0.5 s more by then; then the last half. */
+    assert_int_equal(nano_time(&p, &plan, &time, &err), OK);
+    const double beside = 0.5 / attention, rest = 0.5 - 0.5 * beside;
+    near(time, 0.5 + beside + rest + 0.5);
+    assert_int_equal(nano_search(&p, &plan, &best, &err), OK);
+    assert_true(best <= time);
+    p.interference = false;
+    plan = nano_whole(), plan.batches[0] = plan.batches[1] = 2;
+    assert_int_equal(nano_time(&p, &plan, &time, &err), OK), near(time, 1.5);
+    plan.batches[1] = 1;                                /* the second waits for all rows */
+    assert_int_equal(nano_time(&p, &plan, &time, &err), OK), near(time, 2);
+}
+
+/* ---- tiers, banks ------------------------------------------------------------------------------------------------ */
+
+/* Another simulation of LRU: by the time of each model's last use. */
+static int64_t hits_by_times(const int *model, int requests, int room)
+{
+    int64_t used[TIERS_MODELS] = { 0 }, hits = 0;
+    int held = 0;
+    for (int i = 0; i < requests; i++) {
+        if (used[model[i]] > 0) hits++;
+        else if (held < room) held++;
+        else {
+            int oldest = -1;
+            for (int m = 0; m < TIERS_MODELS; m++)
+                if (used[m] > 0 && (oldest < 0 || used[m] < used[oldest])) oldest = m;
+            used[oldest] = 0;
+        }
+        used[model[i]] = i + 1;
+    }
+    return hits;
+}
+
+static void test_tiers(void **state)
+{
+    (void)state;
+    int model[400];
+    for (int room = 1; room <= 12; room++) {
+        for (int i = 0; i < 400; i++)
+            model[i] = (int)(20 * random_uniform(1, 6, (uint64_t)i) * random_uniform(1, 7, (uint64_t)i));
+        const struct tiers_counts lru = tiers_serve(model, 400, room, 10, false),
+                                  best = tiers_serve(model, 400, room, 10, true);
+        assert_int_equal(lru.hits, hits_by_times(model, 400, room));
+        assert_int_equal(lru.hits + lru.misses, 400), assert_int_equal(lru.bytes, 10 * lru.misses);
+        if (best.hits < lru.hits) fail_msg("with %d models the optimum has fewer hits", room);
+    }
+    for (int n = 1; n < 9; n++)
+        assert_int_equal(tiers_chain(n, 6, 5, false) - tiers_chain(n, 6, 5, true), 2 * 6 * (n - 1));
+}
+
+static void test_banks(void **state)
+{
+    (void)state;
+    static const int N[] = { 1, 100, 128, 129, 1000, 4096 }, K_of[] = { 16, 48, 1000, 1024, 1536, 2048 };
+    for (int i = 0; i < 36; i++)
+        for (enum banks_mapping m = BANKS_PACKED; m <= BANKS_NAIVE; m++) {
+            const int rows = N[i / 6], depth = K_of[i % 6];
+            const struct banks_counts c = banks_multiply(rows, depth, m);
+            if (c.activations != banks_formula(rows, depth, m))
+                fail_msg("%d x %d, mapping %d: a bank opens %d rows; the formula says %d", rows, depth, (int)m,
+                         (int)c.activations, (int)banks_formula(rows, depth, m));
+            assert_int_equal(c.products, (int64_t)rows * depth);
+        }
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static void note_claim(void *context, const char *system, const char *claim, const char *published, const char *ours,
@@ -348,7 +477,8 @@ int main(void)
         cmocka_unit_test(test_product), cmocka_unit_test(test_runs), cmocka_unit_test(test_shapes),
         cmocka_unit_test(test_shuffles), cmocka_unit_test(test_replacements), cmocka_unit_test(test_counts_of_answers),
         cmocka_unit_test(test_choices_by_hand), cmocka_unit_test(test_drawn_answers),
-        cmocka_unit_test(test_claims_hold),
+        cmocka_unit_test(test_bounds_of_nano_batches), cmocka_unit_test(test_interference_by_hand),
+        cmocka_unit_test(test_tiers), cmocka_unit_test(test_banks), cmocka_unit_test(test_claims_hold),
     };
     return cmocka_run_group_tests_name("serving_systems", tests, NULL, NULL);
 }

@@ -3,7 +3,9 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static serving_claims_fn *const systems[] = { proposal_claims, marlin_claims, masked_claims };
+static serving_claims_fn *const systems[] = {
+    proposal_claims, marlin_claims, nano_claims, masked_claims, tiers_claims, banks_claims,
+};
 
 void serving_claim(const struct serving_claims *claims, const char *system, const char *claim, const char *published,
                    bool holds, const char *ours, ...)
