@@ -31,7 +31,8 @@ void drawing_close(struct drawing *);
 
 /**
  * Draw the tokens of an iteration.
- * @param logits     [samples + proposals, V] in the model's format, in the host's memory.
+ * @param logits     [samples + proposals, V] in the model's format, in the host's memory; NULL on a backend without
+ *                   numbers, where each answer has tokens of its own that mean nothing.
  * @param[out] told  the tokens of its pieces, with proposals for the next iteration (told.h).
  * @return OK; ERR_MEMORY; ERR_DIVERGED naming the request whose logits have no value.
  */

@@ -106,6 +106,25 @@ static void columns_of_all(const struct engine *engine, int64_t *columns)
         columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
 }
 
+/* Where there are numbers they come to the host first. */
+static enum error_code draw_tokens(struct engine *engine, struct tensor parts, int64_t rows, const int64_t *columns,
+                                   struct error *err)
+{
+    struct device *const d = device_of(engine);
+    const int64_t V = vocabulary(engine);
+    const bool numbers = d->backend->has_numbers;
+    const uint64_t bytes = tensor_bytes(tensor_2d(NULL, d->dtype, rows, V));
+    const void *const view = numbers ? host_read(d, parts.data, bytes) : NULL;
+    char *const whole = numbers ? join_columns(engine, view, rows, columns) : NULL;
+    if (numbers) host_done(d, view);
+    device_charge(d, "draw tokens", elementwise_cost(rows * V, 2, 4, d->dtype));
+    const enum error_code e = !numbers || whole
+        ? drawing_draw(&engine->drawing, engine->pages.now, whole, engine->told, err)
+        : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
+    free(whole);
+    return e;
+}
+
 /* The first device along tp gathers the columns of all, and draws. */
 static enum error_code take_logits(void *context, struct tensor logits, struct error *err)
 {
@@ -125,16 +144,7 @@ static enum error_code take_logits(void *context, struct tensor logits, struct e
                                    &(struct collective){ .in = logits.data, .out = parts.data, .counts = counts,
                                                          .dtype = d->dtype }, err);
     }
-    if (!e && engine->draws) {
-        const void *const view = host_read(d, parts.data, tensor_bytes(tensor_2d(NULL, d->dtype, rows,
-                                                                                vocabulary(engine))));
-        char *const whole = join_columns(engine, view, rows, columns);
-        host_done(d, view);
-        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
-        e = whole ? drawing_draw(&engine->drawing, engine->pages.now, whole, engine->told, err)
-                  : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        free(whole);
-    }
+    if (!e && engine->draws) e = draw_tokens(engine, parts, rows, columns, err);
     if (parts.data != logits.data) device_free(d, parts);
     free(columns);
     return e;

@@ -33,6 +33,7 @@ static void print_head(const struct serving_report *report)
     say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
         p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
         report->cluster);
+    if (!report->numbers) say(stdout, 8, "        times alone: no number was computed");
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
@@ -169,7 +170,8 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
              " shared_tokens %g", asked->name, finish_word(a->finish), (double)asked->prompt.count,
              (double)a->tokens, (double)asked->arrival / 1e12, (double)time[0] / 1e12,
              (double)time[a->tokens - 1] / 1e12, (double)a->preempted, (double)a->shared);
-    cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
+    if (report->numbers)
+        cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
 }
 
 static void add_check(cJSON *data, const struct verdict *v)
@@ -199,6 +201,7 @@ static void add_data(const struct serving_report *report)
     const struct serving_metrics *const m = &report->metrics;
     const struct plan *const p = report->job->plan;
     if (data == NULL) return;
+    if (!report->numbers) json_add(data, "numbers %hhd", false);
     json_add(data, "model %s dtype %s exact %hhd dp %d tp %d pp %d cluster %s requests %g prompt_tokens %g tokens %g"
              " seconds %.17g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
              dtype_name(p->dtype), p->model.exact, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],

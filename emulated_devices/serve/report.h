@@ -11,6 +11,7 @@ struct serving_report {
     struct serving_metrics metrics;     /* of the record */
     struct serving_target target;       /* of requests; zeros: none */
     struct verdict verdict;             /* of all answers, with a check */
+    bool numbers;                       /* tokens are a model's; else there are times alone */
     const char *trace, *cluster;        /* where requests came from; whose time it is */
     const struct tokenizer *tokenizer;  /* of answers' texts; NULL: tokens are bytes */
 };

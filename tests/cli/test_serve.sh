@@ -88,7 +88,12 @@ test_refused() {
     wrong "$ok" 2 '--cp: is not served' --cp 2
     wrong "$ok" 2 '--ep 2: is not served' --ep 2
     wrong "$ok" 2 '--data-parallel: is not served' --data-parallel zero3 --dp 2
-    wrong "$ok" 2 '--backend count: only counts' --backend count
+    wrong "$ok" 2 '--check: the backend count only counts' --backend count --check ref
+    wrong "$ok" 2 '--answers: the backend count only counts' --backend count --answers x
+    wrong "$ok" 2 '--draft: the backend count only counts' --backend count --draft ngram
+    wrong '{"prompt":"a","stop_token_ids":[1]}' 2 'request 0: the backend count only counts, so stop tokens are not seen' --backend count
+    run serve --model mixtral-tiny --draw lmsys --scale 0.02 --backend count;  expect_status 2
+    expect_error '--model: the backend count only counts'
     wrong "$ok" 2 '--draw: --trace has the requests already' --draw lmsys
     wrong "$ok" 2 '--requests: is for --draw' --requests 3
     run serve;                          expect_status 2; expect_error 'needs --trace FILE or --draw NAME'
@@ -132,6 +137,19 @@ test_plan_ahead() {
     run $words --plan-ahead $tight --answers other $exactly;        expect_status 0; expect_same <(ids plain) <(ids other)
 }
 
+# Without numbers every iteration has the same tokens of the same requests, so all counts and times are equal.
+test_simulated() {
+    local words mesh
+    words='serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 40 --rate 20000 --shared-prefix 8'
+    words="$words --block 4 --cache-blocks 20 --step-tokens 24 --chunk 7"
+    for mesh in '--dp 2 --tp 2' '--pp 2 --plan-ahead' '--cluster h100-infiniband --kernels-of torch-eager'; do
+        run $words $mesh --backend count;   expect_status 0; expect_silent
+        expect_out '^        times alone: no number was computed'
+        grep -v 'times alone' "$place/out" >counted
+        run $words $mesh;                   expect_same counted "$place/out"
+    done
+}
+
 test_wrong_drafts() {
     local words='serve --model tiny --draw lmsys --requests 3 --scale 0.05'
     run $words --take ratio;                expect_status 2; expect_error '--take: is for --draft'
@@ -163,5 +181,5 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals test_plan_ahead \
+run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals test_plan_ahead test_simulated \
           test_wrong_drafts test_packed_weights test_not_enough

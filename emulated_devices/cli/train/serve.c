@@ -223,12 +223,13 @@ static enum error_code agree_on_requests(struct comm *comm, const struct request
     return group_same(comm->everyone, text.text, sizeof text.text - 1, "--trace: the requests", err);
 }
 
-static enum error_code report_on(const struct serve_run *run, const struct serving_record *record, struct error *err)
+static enum error_code report_on(const struct serve_run *run, const struct serving_record *record, bool numbers,
+                                 struct error *err)
 {
     struct serving_report report = {
         .job = &run->job, .record = record, .trace = words.trace ? words.trace : words.draw,
         .cluster = run->options->cluster.name, .target = { words.first_token, words.per_token },
-        .tokenizer = run->tokenizer,
+        .tokenizer = run->tokenizer, .numbers = numbers,
     };
     enum error_code e = serving_report_make(&report, err);
     if (e) return e;
@@ -250,13 +251,30 @@ static enum error_code check_memory(const struct comm *comm, struct error *err)
 
 static enum error_code check_start(const struct comm *comm, const struct mesh *mesh, struct error *err)
 {
-    const struct backend *const b = comm->device->backend;
-    if (!b->has_numbers)
-        return fail(err, ERR_USAGE, "the backend %s only counts, and an answer is made of numbers", b->name);
     if (comm->size == mesh->devices) return OK;
     return fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d is a mesh of %d",
                 comm->size, comm->size == 1 ? "" : "es", mesh->size[DP], mesh->size[TP], mesh->size[PP],
                 mesh->devices);
+}
+
+/* Without numbers there are times alone: of requests whose lengths are known. */
+static enum error_code check_counting(const struct comm *comm, const struct serve_run *run, struct error *err)
+{
+    const char *const name = comm->device->backend->name;
+    if (comm->device->backend->has_numbers) return OK;
+    if (words.check || words.answers)
+        return fail(err, ERR_USAGE, "%s: the backend %s only counts, and an answer is made of numbers",
+                    words.check ? "--check" : "--answers", name);
+    if (words.draft)
+        return fail(err, ERR_USAGE, "--draft: the backend %s only counts; whether a proposal is taken is a matter of "
+                    "numbers", name);
+    if (run->options->plan.model.mixture.E > 0)
+        return fail(err, ERR_USAGE, "--model: the backend %s only counts, and a router chooses by numbers", name);
+    for (int64_t i = 0; i < run->requests.count; i++)
+        if (run->requests.at[i].stop.count > 0)
+            return fail(err, ERR_USAGE, "request %.60s: the backend %s only counts, so stop tokens are not seen: "
+                        "ignore_eos must be true", run->requests.at[i].name, name);
+    return OK;
 }
 
 static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct error *err)
@@ -271,13 +289,14 @@ static enum error_code serve_on(struct comm *comm, const struct train_options *o
     threads_use(comm->cores);
     announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
     e = comm_agree(comm, serve_open(&run, options, err), err);
+    if (!e) e = comm_agree(comm, check_counting(comm, &run, err), err);
     if (!e) e = agree_on_requests(comm, &run.requests, err);
     if (!e && comm->rank == 0 && words.write_trace)
         e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
     e = comm_agree(comm, e, err);
     if (!e) e = serve_requests(comm, &run.job, &record, err);
     if (!e) e = comm_agree(comm, check_memory(comm, err), err);
-    if (!e && comm->rank == 0) e = report_on(&run, &record, err);
+    if (!e && comm->rank == 0) e = report_on(&run, &record, comm->device->backend->has_numbers, err);
     serving_record_free(&record);
     serve_close(&run);
     return comm_agree(comm, e, err);

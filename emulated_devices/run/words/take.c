@@ -573,8 +573,6 @@ static enum error_code take_replicas(struct train_options *options, struct train
     if (options->plan.ep > 1 || words->size[EP] > 1)
         return fail(err, ERR_PLAN, "--ep %d: is not served: replicas run at their own pace, and would wait for each "
                     "other's tokens", options->plan.ep > 1 ? options->plan.ep : words->size[EP]);
-    if (words->backend && backend_find(words->backend) && !backend_find(words->backend)->has_numbers)
-        return fail(err, ERR_USAGE, "--backend %s: only counts, and an answer is made of numbers", words->backend);
     return OK;
 }
 
