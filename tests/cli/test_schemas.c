@@ -171,7 +171,8 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "sample", "sample --model tiny --prompt a --tokens 3 --json -", 0, false },
     { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --arithmetic exact --check ref --json -", 0,
       false },
-    { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --draft tiny --plan-ahead --json -", 0, true },
+    { "serve", "serve --draw lmsys --scale 0.02 --requests 3 --draft tiny --plan-ahead --model tiny --json -", 0,
+      true },
     { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --backend count --json -", 0, true },
     { "bench-published", "bench published --only torchtitan --json -", 0, false },
 };

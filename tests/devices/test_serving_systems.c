@@ -9,6 +9,7 @@
 #include "emulated_devices/bench/serving/masked.h"
 #include "emulated_devices/bench/serving/nano.h"
 #include "emulated_devices/bench/serving/tiers.h"
+#include "emulated_devices/bench/serving/window.h"
 #include "ref/numeric/float16.h"
 #include "ref/numeric/philox.h"
 #include <setjmp.h>
@@ -455,6 +456,40 @@ static void test_banks(void **state)
         }
 }
 
+/* ---- windows of weights ------------------------------------------------------------------------------------------ */
+
+/* Blocks of 4, 2, 6, 2 bytes, a byte a second, each computed in 3 s.  With 2 in memory they are there at 4, 6, 13 and
+ * 15 s, for the third begins when the first has left, at 7 s; with 4 at 4, 6, 12 and 14 s. */
+static void test_windows_by_hand(void **state)
+{
+    (void)state;
+    static const int64_t bytes[] = { 4, 2, 6, 2 };
+    static const double compute[] = { 3, 3, 3, 3 }, seconds[] = { 26, 19, 18, 18 };
+    static const int64_t peak[] = { 6, 8, 12, 14 };
+    for (int window = 1; window <= 4; window++) {
+        struct window_result r;
+        assert_int_equal(window_pass(bytes, compute, 4, window, 1, &r, &err), OK);
+        if (r.peak != peak[window - 1] || r.peak != window_peak(bytes, 4, window) || r.loaded != 14 ||
+            fabs(r.seconds - seconds[window - 1]) > 1e-9)
+            fail_msg("a window of %d: %d bytes at a time, %g s", window, (int)r.peak, r.seconds);
+    }
+}
+
+static void test_heads(void **state)
+{
+    (void)state;
+    static const struct { int all; double ratio[3]; int heads[3]; } of[] = {
+        { 8, { 0.5, 0.3, 0.2 }, { 4, 2, 2 } }, { 8, { 1. / 3, 1. / 3, 1. / 3 }, { 2, 3, 3 } },
+        { 10, { 0.7, 0.2, 0.1 }, { 7, 2, 1 } }, { 5, { 0.19, 0.19, 0.62 }, { 0, 1, 4 } },
+    };
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        int heads[3];
+        window_heads(of[i].all, of[i].ratio, 3, heads);
+        if (memcmp(heads, of[i].heads, sizeof heads) != 0)
+            fail_msg("%d heads: %d, %d, %d", of[i].all, heads[0], heads[1], heads[2]);
+    }
+}
+
 /* ---- all --------------------------------------------------------------------------------------------------------- */
 
 static void note_claim(void *context, const char *system, const char *claim, const char *published, const char *ours,
@@ -478,7 +513,8 @@ int main(void)
         cmocka_unit_test(test_shuffles), cmocka_unit_test(test_replacements), cmocka_unit_test(test_counts_of_answers),
         cmocka_unit_test(test_choices_by_hand), cmocka_unit_test(test_drawn_answers),
         cmocka_unit_test(test_bounds_of_nano_batches), cmocka_unit_test(test_interference_by_hand),
-        cmocka_unit_test(test_tiers), cmocka_unit_test(test_banks), cmocka_unit_test(test_claims_hold),
+        cmocka_unit_test(test_tiers), cmocka_unit_test(test_banks), cmocka_unit_test(test_windows_by_hand),
+        cmocka_unit_test(test_heads), cmocka_unit_test(test_claims_hold),
     };
     return cmocka_run_group_tests_name("serving_systems", tests, NULL, NULL);
 }
