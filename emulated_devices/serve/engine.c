@@ -1,48 +1,13 @@
 /* engine.c -- one device's part of serving: plans an iteration, runs it through the trainer's stage, draws tokens and
  * tells the replica.  cli/train/serve.c calls.  Before and after the iterations devices agree on errors (ERR_MEMORY,
  * those of weights' files); inside them a failure ends the job. */
-#include "emulated_devices/serve/engine.h"
-#include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/device/compute.h"
+#include "emulated_devices/serve/engine_parts.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/mixture.h"
-#include "emulated_devices/model/trainer.h"
-#include "emulated_devices/serve/pages.h"
 #include "ref/model/past.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The logits of a sequence's answer so far, for the judge. */
-struct kept_logits { void *data; int64_t rows, room; };
-
-/* One device of a replica. */
-struct engine {
-    const struct serving_job *job;      /* the caller's */
-    struct trainer *trainer;            /* of this device */
-    struct scheduler scheduler;         /* the same on every device of the replica */
-    struct pages pages;                 /* keys and values of this device */
-    struct answering answering;         /* what its stage asks of it */
-    struct group replica;               /* the devices that answer the same requests */
-    int root, number;                   /* the member that draws; the replica's number */
-    bool draws;                         /* this device does */
-    struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
-    struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
-    int64_t next;                       /* the next request that has not come */
-    int64_t now;                        /* virtual time of the last iteration, the same in the replica */
-    int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
-    double *p;                          /* [V] probabilities */
-    int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
-    struct tensor message;              /* the same in the device's memory, for messages */
-    struct transformer model;           /* the reference */
-    struct judge judge;                 /* with a check, where tokens are drawn */
-    struct serving_record record;       /* of this device */
-};
-
-static struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
-static const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }
-static int64_t vocabulary(const struct engine *engine) { return engine_plan(engine)->model.V; }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
@@ -83,117 +48,13 @@ enum error_code serving_fits(const struct requests *requests, const struct servi
     return OK;
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------ */
-
-/* The columns of all devices side by side, row by row, in the host's memory; for free(). */
-static char *join_columns(const struct engine *engine, const char *parts, int64_t rows, const int64_t *columns)
-{
-    const size_t each = dtype_size(device_of(engine)->dtype);
-    const int64_t V = vocabulary(engine);
-    char *const whole = malloc((size_t)(rows * V) * each + 1);
-    int64_t before = 0;
-    for (int d = 0; d < engine_plan(engine)->mesh.size[TP] && whole; before += columns[d++])
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(whole + (size_t)(r * V + before) * each,
-                   parts + (size_t)(rows * before + r * columns[d]) * each, (size_t)columns[d] * each);
-    return whole;
-}
-
-/* The vocabulary's columns that each device along tp has. */
-static void columns_of_all(const struct engine *engine, int64_t *columns)
-{
-    const struct plan *const p = engine_plan(engine);
-    for (int d = 0; d < p->mesh.size[TP]; d++)
-        columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
-}
-
-/* Room for one more row of a sequence's logits. */
-static enum error_code keep_row(struct engine *engine, const struct sequence *sequence, const char *row,
-                                struct error *err)
-{
-    struct kept_logits *const kept = &engine->kept[sequence->number];
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(device_of(engine)->dtype);
-    if (kept->rows == kept->room) {
-        const int64_t room = kept->room > 0 ? 2 * kept->room : 8;
-        void *const grown = realloc(kept->data, (size_t)room * bytes);
-        if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the logits of an answer");
-        kept->data = grown, kept->room = room;
-    }
-    memcpy((char *)kept->data + (size_t)kept->rows++ * bytes, row, bytes);
-    return OK;
-}
-
-/* The draws of an answer are numbered from 0 with the request's own seed: neither the batch nor a preemption has a
- * part in them. */
-static enum error_code draw_token(struct engine *engine, const struct sequence *sequence, struct tensor logits,
-                                  int64_t row, int32_t *token, struct error *err)
-{
-    const struct request *const r = &engine->job->requests->at[sequence->number];
-    const uint64_t draw = (uint64_t)(sequence->count - sequence->prompt);
-    const enum error_code e = sampling_distribution(&r->how, logits, row, engine->p, err);
-    if (e) return fail_about(err, e, r->name);
-    *token = sampling_draw(engine->p, vocabulary(engine),
-                           random_uniform(r->how.seed, random_stream("sample"), draw));
-    return OK;
-}
-
-static enum error_code draw_tokens(struct engine *engine, const char *logits, int32_t *token, struct error *err)
-{
-    const struct iteration *const now = engine->pages.now;
-    const enum dtype dtype = device_of(engine)->dtype;
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(dtype);
-    const struct tensor all = tensor_2d((void *)logits, dtype, now->samples, vocabulary(engine));
-    enum error_code e = OK;
-    for (int64_t i = 0, row = 0; i < now->pieces && !e; i++) {
-        if (!now->piece[i].samples) continue;
-        e = draw_token(engine, now->piece[i].of, all, row, &token[row], err);
-        if (!e && engine->job->check) e = keep_row(engine, now->piece[i].of, logits + (size_t)row * bytes, err);
-        row++;
-    }
-    return e;
-}
-
-/* The first device along tp gathers the columns of all, and draws. */
-static enum error_code take_logits(void *context, struct tensor logits, struct error *err)
-{
-    struct engine *const engine = context;
-    struct device *const d = device_of(engine);
-    const int tp = engine_plan(engine)->mesh.size[TP];
-    const int64_t rows = tensor_rows(logits);
-    int64_t *const columns = malloc((size_t)tp * 2 * sizeof *columns), *const counts = columns + tp;
-    struct tensor parts = logits;
-    enum error_code e = columns ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", tp);
-    if (!e) columns_of_all(engine, columns);
-    for (int i = 0; i < tp && !e; i++) counts[i] = rows * columns[i];
-    if (!e && tp > 1) {
-        if (engine->draws) parts = device_tensor_2d(d, BUFFERS, rows, vocabulary(engine));
-        if (engine->draws && parts.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        if (!e) e = collective_run(&engine->trainer->tp, GATHER, NULL,
-                                   &(struct collective){ .in = logits.data, .out = parts.data, .counts = counts,
-                                                         .dtype = d->dtype }, err);
-    }
-    if (!e && engine->draws) {
-        const void *const view = host_read(d, parts.data, tensor_bytes(tensor_2d(NULL, d->dtype, rows,
-                                                                                vocabulary(engine))));
-        char *const whole = join_columns(engine, view, rows, columns);
-        host_done(d, view);
-        e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
-                  : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        free(whole);
-        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
-    }
-    if (parts.data != logits.data) device_free(d, parts);
-    free(columns);
-    return e;
-}
+/* ---- an iteration ------------------------------------------------------------------------------------------------ */
 
 static enum error_code attend(void *context, const struct answering_attention *call, struct error *err)
 {
     struct engine *const engine = context;
     return pages_attend(&engine->pages, call, err);
 }
-
-/* ---- an iteration ------------------------------------------------------------------------------------------------ */
 
 static void list_rows(struct engine *engine, const struct iteration *now)
 {
@@ -264,17 +125,27 @@ static enum error_code end_sequence(struct engine *engine, struct sequence *sequ
     *a = (struct answer){ .tokens = sequence->count - sequence->prompt, .preempted = sequence->preempted,
                           .shared = sequence->shared, .finish = sequence->finish,
                           .verdict = { .first_wrong = -1 } };
-    memcpy(engine->record.token + engine->record.first[n], sequence->token + sequence->prompt,
-           (size_t)a->tokens * sizeof *sequence->token);
+    if (!engine->came)
+        memcpy(engine->record.token + engine->record.first[n], sequence->token + sequence->prompt,
+               (size_t)a->tokens * sizeof *sequence->token);
     if (engine->job->check && engine->draws)
         e = judge_answer(&engine->judge, r, sequence->token, sequence->count,
                          tensor_2d(kept->data, device_of(engine)->dtype, kept->rows, vocabulary(engine)), &a->verdict,
                          err);
+    if (engine->came) verdict_add(&engine->verdict, &a->verdict, r->name);
     free(kept->data);
     *kept = (struct kept_logits){ .data = NULL };
     sequence_free(sequence);
     engine->sequence[n] = NULL;
     return e;
+}
+
+/* Whoever talks to clients hears each token of a live request. */
+static void note_came(struct engine *engine, const struct sequence *sequence)
+{
+    struct came_token *const came = engine->came;
+    came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[sequence->count - 1],
+                                                (int32_t)sequence->finish };
 }
 
 /* Each sampled token is there at the iteration's time. */
@@ -290,11 +161,19 @@ static void note_times(struct engine *engine, const struct iteration *now)
 static enum error_code take_tokens(struct engine *engine, struct error *err)
 {
     const struct iteration *const now = engine->pages.now;
-    note_times(engine, now);
+    if (!engine->came) note_times(engine, now);
     enum error_code e = scheduler_take(&engine->scheduler, engine->told + 2, err);
+    for (int64_t i = 0; i < now->pieces && !e && engine->came; i++)
+        if (now->piece[i].samples) note_came(engine, now->piece[i].of);
     for (int64_t i = 0; i < now->pieces && !e; i++)
         if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
     return e;
+}
+
+enum error_code engine_iterate(struct engine *engine, struct error *err)
+{
+    const enum error_code e = run_iteration(engine, err);
+    return e ? e : take_tokens(engine, err);
 }
 
 /* ---- arrivals ---------------------------------------------------------------------------------------------------- */
@@ -306,20 +185,26 @@ static int64_t next_of_replica(const struct engine *engine, int64_t from)
     return from + (engine->number - from % replicas + replicas) % replicas;
 }
 
+enum error_code engine_admit(struct engine *engine, int64_t request, struct error *err)
+{
+    const struct request *const r = &engine->job->requests->at[request];
+    const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
+    struct sequence *const s = sequence_new(request, r->prompt.id, r->prompt.count, &end,
+                                            engine->job->limits.block_tokens);
+    if (s == NULL) return fail(err, ERR_MEMORY, "no memory for the tokens of request %.60s", r->name);
+    engine->sequence[request] = s;
+    scheduler_add(&engine->scheduler, s);
+    return OK;
+}
+
 static enum error_code admit(struct engine *engine, struct error *err)
 {
     const struct requests *const all = engine->job->requests;
-    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->now;
-         engine->next = next_of_replica(engine, engine->next + 1)) {
-        const struct request *const r = &all->at[engine->next];
-        const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
-        struct sequence *const s = sequence_new(engine->next, r->prompt.id, r->prompt.count, &end,
-                                                engine->job->limits.block_tokens);
-        if (s == NULL) return fail(err, ERR_MEMORY, "no memory for the tokens of request %.60s", r->name);
-        engine->sequence[engine->next] = s;
-        scheduler_add(&engine->scheduler, s);
-    }
-    return OK;
+    enum error_code e = OK;
+    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->now && !e;
+         engine->next = next_of_replica(engine, engine->next + 1))
+        e = engine_admit(engine, engine->next, err);
+    return e;
 }
 
 /* Nobody runs or waits: the devices wait for the next request. */
@@ -337,8 +222,7 @@ static enum error_code answer_all(struct engine *engine, struct error *err)
     while (!e) {
         e = admit(engine, err);
         if (!e && !scheduler_idle(&engine->scheduler)) {
-            e = run_iteration(engine, err);
-            if (!e) e = take_tokens(engine, err);
+            e = engine_iterate(engine, err);
         } else if (!e && engine->next < engine->job->requests->count) wait_for_next(engine);
         else break;
     }
@@ -347,27 +231,6 @@ static enum error_code answer_all(struct engine *engine, struct error *err)
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-/* Every device has room for all answers, so that rank 0 can take each from the device that has drawn it. */
-static enum error_code record_open(struct serving_record *record, const struct requests *requests, struct error *err)
-{
-    const size_t n = (size_t)requests->count;
-    *record = (struct serving_record){ .requests = requests->count };
-    record->first = calloc(n + 1, sizeof *record->first);
-    record->answer = calloc(n + 1, sizeof *record->answer);
-    for (size_t i = 0; i < n && record->first; i++) record->first[i + 1] = record->first[i] + requests->at[i].most;
-    const size_t tokens = record->first ? (size_t)record->first[n] : 0;
-    record->token = calloc(tokens + 1, sizeof *record->token);
-    record->time = calloc(tokens + 1, sizeof *record->time);
-    if (record->first && record->answer && record->token && record->time) return OK;
-    return fail(err, ERR_MEMORY, "no memory for the answers of %zu requests", n);
-}
-
-void serving_record_free(struct serving_record *record)
-{
-    free(record->answer), free(record->first), free(record->token), free(record->time), free(record->replica);
-    *record = (struct serving_record){ 0 };
-}
-
 /* The reference has the same weights: those of the files, or drawn from the same seed. */
 static enum error_code open_judge(struct engine *engine, struct error *err)
 {
@@ -375,7 +238,7 @@ static enum error_code open_judge(struct engine *engine, struct error *err)
     enum error_code e = transformer_open(&engine->model, &p->model, p->dtype, p->seed, err);
     if (!e && engine->job->saved)
         e = fail_about(err, checkpoint_load_serial(&engine->model, engine->job->saved, err), "--model");
-    int64_t most = 1;
+    int64_t most = engine->came ? p->S : 1;
     for (int64_t i = 0; i < engine->job->requests->count; i++) {
         const struct request *const r = &engine->job->requests->at[i];
         if (r->prompt.count + r->most > most) most = r->prompt.count + r->most;
@@ -399,7 +262,7 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
 }
 
 /* Without a batch: the device's stage gets its tokens from here. */
-static enum error_code engine_open(struct engine *engine, struct error *err)
+enum error_code engine_open(struct engine *engine, struct error *err)
 {
     const struct mesh *const m = &engine_plan(engine)->mesh;
     const struct comm *const comm = engine->trainer->comm;
@@ -414,12 +277,12 @@ static enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
     if (!e) e = pages_open(&engine->pages, &engine->trainer->stage[0], &engine->job->limits, err);
     if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
-    engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = take_logits };
+    engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
 }
 
-static void engine_close(struct engine *engine)
+void engine_close(struct engine *engine)
 {
     engine->trainer->stage[0].answering = NULL;
     for (int64_t i = 0; i < engine->job->requests->count && engine->sequence && engine->kept; i++)
@@ -430,88 +293,23 @@ static void engine_close(struct engine *engine)
     if (engine->model.params) transformer_close(&engine->model);
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
-    free(engine->p), free(engine->told);
+    free(engine->p), free(engine->told), free(engine->came);
     group_close(&engine->replica);
     serving_record_free(&engine->record);
 }
 
-/* ---- the record of all devices ----------------------------------------------------------------------------------- */
+/* ---- serving ----------------------------------------------------------------------------------------------------- */
 
-/* The place where rank 0 collects entries, and the lists of all devices one after another. */
-struct taken { void *to; const char *all; size_t each, own; };
-
-static void take_entries(const struct taken *taken, int device, int64_t from, int64_t to)
+enum error_code engine_start(struct engine *engine, struct comm *comm, struct error *err)
 {
-    const size_t at = (size_t)from * taken->each;
-    memcpy((char *)taken->to + at, taken->all + (size_t)device * taken->own + at, (size_t)(to - from) * taken->each);
-}
-
-static int device_that_draws(const struct plan *plan, int64_t replica)
-{
-    return mesh_neighbour(&plan->mesh, mesh_neighbour(&plan->mesh, 0, DP, (int)replica), PP, plan->mesh.size[PP] - 1);
-}
-
-/* Bring a list of every device to rank 0, and take each request's part.  by_token: a token has an entry of it. */
-static enum error_code bring_list(struct engine *engine, void *own, size_t each, bool by_token, void *to,
-                                  struct error *err)
-{
-    struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = engine_plan(engine);
-    const int64_t n = engine->record.requests, *const first = engine->record.first;
-    const size_t bytes = each * (size_t)(by_token ? first[n] : n);
-    char *const all = comm->rank == 0 ? malloc(bytes * (size_t)comm->size + 1) : NULL;
-    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for the answers of all "
-                                                              "devices") : OK;
-    e = comm_agree(comm, e, err);
-    if (!e) e = comm_bring(comm, own, bytes, all, err);
-    const struct taken taken = { to, all, each, bytes };
-    for (int64_t i = 0; i < n && !e && comm->rank == 0; i++)
-        take_entries(&taken, device_that_draws(p, i % p->mesh.size[DP]), by_token ? first[i] : i,
-                     by_token ? first[i + 1] : i + 1);
-    free(all);
+    struct trainer *const t = engine->trainer;
+    const struct serving_job *const job = engine->job;
+    enum error_code e = trainer_open(t, job->plan, comm, (struct batch_source){ .fill = NULL }, err);
+    if (e) return e;
+    if (job->saved) e = fail_about(err, checkpoint_load_weights(t, job->saved, err), "--model");
+    if (!e) clock_reset(&t->device->clock);
+    else trainer_close(t);
     return e;
-}
-
-static enum error_code bring_counts(struct engine *engine, struct serving_record *to, struct error *err)
-{
-    struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = engine_plan(engine);
-    const struct replica_counts own = { .counts = engine->scheduler.counts, .end = engine->now,
-                                        .free_blocks = engine->scheduler.pool.free,
-                                        .cache_bytes = pages_bytes(&engine->pages) };
-    struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);
-    to->replicas = p->mesh.size[DP];
-    to->replica = calloc((size_t)to->replicas, sizeof *to->replica);
-    enum error_code e = all && to->replica ? OK : fail(err, ERR_MEMORY, "no memory for the counts of all devices");
-    e = comm_agree(comm, e, err);
-    if (!e) e = comm_bring(comm, &own, sizeof own, all, err);
-    for (int64_t r = 0; r < to->replicas && !e && comm->rank == 0; r++) to->replica[r] = all[device_that_draws(p, r)];
-    free(all);
-    return e;
-}
-
-/* The messages that were sent must be those that the formulas of their senders say. */
-static enum error_code check_messages(const struct comm *comm, struct error *err)
-{
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
-        for (enum operation op = 0; op < CONTROL; op++)
-            for (int level = -1; level < CLUSTER_LEVELS; level++)
-                if (!traffic_equal(&comm->counted.of[kind].of[op], &comm->expected.of[kind].of[op], level))
-                    return fail(err, ERR_CHECK, "device %d: its %s %s messages are not those that the formulas say",
-                                comm->rank, traffic_kind_name(kind), operation_name(op));
-    return OK;
-}
-
-static enum error_code bring_record(struct engine *engine, struct serving_record *to, struct error *err)
-{
-    struct serving_record *const own = &engine->record;
-    struct comm *const comm = engine->trainer->comm;
-    enum error_code e = comm_agree(comm, check_messages(comm, err), err);
-    if (!e) e = comm_agree(comm, record_open(to, engine->job->requests, err), err);
-    if (!e) e = bring_list(engine, own->answer, sizeof *own->answer, false, to->answer, err);
-    if (!e) e = bring_list(engine, own->token, sizeof *own->token, true, to->token, err);
-    if (!e) e = bring_list(engine, own->time, sizeof *own->time, true, to->time, err);
-    return e ? e : bring_counts(engine, to, err);
 }
 
 enum error_code serve_requests(struct comm *comm, const struct serving_job *job, struct serving_record *record,
@@ -520,20 +318,16 @@ enum error_code serve_requests(struct comm *comm, const struct serving_job *job,
     struct trainer trainer;
     struct engine engine = { .job = job, .trainer = &trainer };
     *record = (struct serving_record){ 0 };
-    enum error_code e = trainer_open(&trainer, job->plan, comm, (struct batch_source){ .fill = NULL }, err);
+    enum error_code e = engine_start(&engine, comm, err);
     if (e) return e;
-    if (job->saved) e = fail_about(err, checkpoint_load_weights(&trainer, job->saved, err), "--model");
+    e = engine_open(&engine, err);
     if (!e) {
-        clock_reset(&trainer.device->clock);
-        e = engine_open(&engine, err);
-        if (!e) {
-            e = answer_all(&engine, err);
-            /* Inside iterations devices cannot agree on an error: others wait for messages. */
-            if (e) comm_give_up(comm, err);
-            e = bring_record(&engine, record, err);
-        }
-        engine_close(&engine);
+        e = answer_all(&engine, err);
+        /* Inside iterations devices cannot agree on an error: others wait for messages. */
+        if (e) comm_give_up(comm, err);
+        e = bring_record(&engine, record, err);
     }
+    engine_close(&engine);
     trainer_close(&trainer);
     return e;
 }

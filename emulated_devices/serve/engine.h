@@ -25,6 +25,8 @@ struct serving_job {
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
     bool check;                         /* compare each answer with the one-device model */
+    bool streams;                       /* print each token of a trace as it comes */
+    struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
 };
 
 /* An answer, but for its tokens. */

@@ -90,11 +90,9 @@ static void print_rates(const struct serving_report *report)
 }
 
 /* A line says what was judged, the next what could not be, and how near the logits were. */
-static void report_verdict(const struct serving_report *report)
+void verdict_print(const struct verdict *v, bool exact)
 {
-    const struct verdict *const v = &report->verdict;
     char line[300];
-    if (!report->job->check) return;
     const char *const word = v->wrong > 0 ? "WRONG" : v->open > 0 ? "NOT ENOUGH" : "OK";
     snprintf(line, sizeof line, "%s: %lld of %lld tokens are those of the request alone on one device", word,
              (long long)v->right, (long long)v->tokens);
@@ -103,7 +101,7 @@ static void report_verdict(const struct serving_report *report)
         say(stdout, 8, "        %lld cannot be judged: rounding could choose another; %lld of these are equal",
             (long long)v->open, (long long)v->open_equal);
     if (v->wrong > 0) say(stdout, 8, "        %lld wrong; first: %s", (long long)v->wrong, v->why);
-    if (report->job->plan->model.exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
+    if (exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
     else
         say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest,
             v->bound);
@@ -127,7 +125,7 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
     cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
 }
 
-static void add_check(cJSON *data, const struct verdict *v)
+void verdict_add_json(cJSON *data, const struct verdict *v)
 {
     json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %.17g"
              " bound %.17g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
@@ -150,7 +148,7 @@ static void add_data(const struct serving_report *report)
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
              (double)report->record->replica[0].cache_bytes);
-    if (report->job->check) add_check(data, &report->verdict);
+    if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
 }
@@ -161,7 +159,7 @@ void serving_report_print(const struct serving_report *report)
     print_cache(report);
     print_times(&report->metrics);
     print_rates(report);
-    report_verdict(report);
+    if (report->job->check) verdict_print(&report->verdict, report->job->plan->model.exact);
     add_data(report);
 }
 
@@ -212,14 +210,17 @@ enum error_code serving_answers_write(const struct serving_report *report, const
     return e;
 }
 
-enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+enum error_code verdict_holds(const struct verdict *v, bool exact, struct error *err)
 {
-    const struct verdict *const v = &report->verdict;
-    if (!report->job->check) return OK;
     if (v->wrong > 0)
         return fail(err, ERR_CHECK, "%lld of %lld tokens are wrong; first: %s", (long long)v->wrong,
                     (long long)v->tokens, v->why);
     if (v->open == 0) return OK;
     return fail(err, ERR_CHECK, "NOT ENOUGH: %lld of %lld tokens cannot be judged%s", (long long)v->open,
-                (long long)v->tokens, report->job->plan->model.exact ? "" : "; --arithmetic exact judges all");
+                (long long)v->tokens, exact ? "" : "; --arithmetic exact judges all");
+}
+
+enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+{
+    return report->job->check ? verdict_holds(&report->verdict, report->job->plan->model.exact, err) : OK;
 }

@@ -232,6 +232,24 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
             (size_t)(scheduler->active - at) * sizeof *scheduler->running);
 }
 
+static void leave_list(struct scheduler *scheduler, const struct sequence *sequence)
+{
+    struct sequence *before = scheduler->waiting;
+    if (before == sequence) { leave_waiting(scheduler); return; }
+    while (before && before->next != sequence) before = before->next;
+    if (before == NULL) return;
+    before->next = sequence->next;
+    if (scheduler->latest == sequence) scheduler->latest = before;
+}
+
+void scheduler_drop(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release(scheduler, sequence);
+    for (int64_t i = 0; i < scheduler->active; i++)
+        if (scheduler->running[i] == sequence) { leave_running(scheduler, sequence); return; }
+    leave_list(scheduler, sequence);
+}
+
 enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token, struct error *err)
 {
     const struct iteration *const now = &scheduler->now;

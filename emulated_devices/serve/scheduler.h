@@ -102,6 +102,10 @@ static inline int64_t sequence_needs(int64_t prompt, int64_t most) { return prom
 /** A sequence has come: it waits behind the others.  The cache must have room for it alone. */
 void scheduler_add(struct scheduler *, struct sequence *);
 
+/** A sequence is wanted no more: its blocks are released, and it neither runs nor waits.  Between scheduler_take and
+ *  scheduler_plan. */
+void scheduler_drop(struct scheduler *, struct sequence *);
+
 /** Whether no sequence runs or waits. */
 bool scheduler_idle(const struct scheduler *);
 

@@ -91,7 +91,7 @@ test_refused() {
     wrong "$ok" 2 '--backend count: only counts' --backend count
     wrong "$ok" 2 '--draw: --trace has the requests already' --draw lmsys
     wrong "$ok" 2 '--requests: is for --draw' --requests 3
-    run serve;                          expect_status 2; expect_error 'needs --trace FILE or --draw NAME'
+    run serve;                          expect_status 2; expect_error 'needs --trace FILE, --draw NAME or --port N'
     run serve --draw lmsy;              expect_status 2; expect_error 'did you mean lmsys'
     run serve --trace none;             expect_status 1; expect_error '--trace none: cannot be opened'
     run serve --model parscale-tiny --draw lmsys --scale 0.01;      expect_status 2; expect_error '--model: is not served'

@@ -2,6 +2,7 @@
  * command_serve(), in each device's process too.  Errors: ERR_USAGE and ERR_PLAN of the words; ERR_FILE and ERR_FORMAT
  * of the trace; ERR_CHECK if a token is wrong or could not be judged; those of a run. */
 #include "emulated_devices/cli/train/serve.h"
+#include "emulated_devices/cli/train/serve_clients.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/run/session.h"
@@ -21,8 +22,10 @@ static struct serve_words {
     int requests, shared, step_tokens, running, chunk, block, blocks;
     double scale, rate, temperature, first_token, per_token;
     bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+    bool streams, port_given, host_given, open_given, connections_given, time_given, name_given;
+    struct live_words live;
 } words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
-            .shares = true };
+            .shares = true, .live = { .host = "127.0.0.1", .open = 64, .connections = 1000, .seconds = 600 } };
 
 static const char *const checks[] = { "ref", NULL };
 
@@ -33,7 +36,7 @@ const struct option serve_options[] = {
       .help = "instead: draw requests with the lengths and times of a published trace: azure-code, azure-conv, "
               "sharegpt, lmsys" },
     { "--requests", "N", OPTION_INT, &words.requests, .min = 1, .max = REQUEST_MOST, .given = &words.requests_given,
-      .help = "with --draw: how many" },
+      .help = "with --draw: how many; with --port: end after so many answers" },
     { "--scale", "F", OPTION_DOUBLE, &words.scale, .min = 1e-6, .max = 1e6, .given = &words.scale_given,
       .help = "with --draw: a factor on all lengths; those beyond the model's positions are cut" },
     { "--rate", "R", OPTION_DOUBLE, &words.rate, .min = 1e-6, .max = 1e12, .given = &words.rate_given,
@@ -45,6 +48,22 @@ const struct option serve_options[] = {
     { "--write-trace", "FILE", OPTION_STRING, &words.write_trace, .help = "write the requests as --trace reads them" },
     { "--answers", "FILE", OPTION_STRING, &words.answers,
       .help = "write a line of JSON for each answer: tokens, text, times" },
+    { "--stream", NULL, OPTION_SWITCH, &words.streams,
+      .help = "print a line of JSON for each token as it comes, with its text and its virtual time" },
+    { .kind = OPTION_HEADING, .help = "Clients: OpenAI's API, a stated part of it" },
+    { "--port", "N", OPTION_INT, &words.live.port, .min = 0, .max = 65535, .given = &words.port_given,
+      .help = "instead of a trace: answer /v1/completions and /v1/chat/completions by HTTP until SIGINT, or until "
+              "--requests are answered; 0: any free port" },
+    { "--host", "ADDRESS", OPTION_STRING, &words.live.host, .given = &words.host_given,
+      .help = "where it listens; another one than 127.0.0.1 lets others ask, and nobody is asked who he is" },
+    { "--open", "N", OPTION_INT, &words.live.open, .min = 1, .max = 65536, .given = &words.open_given,
+      .help = "requests that are open at a time; more are refused with status 429" },
+    { "--connections", "N", OPTION_INT, &words.live.connections, .min = 1, .max = 1000000,
+      .given = &words.connections_given, .help = "connections at a time; more wait" },
+    { "--request-time", "SECONDS", OPTION_DOUBLE, &words.live.seconds, .min = 0.001, .max = 1e6,
+      .given = &words.time_given, .help = "a request that takes longer ends with an error" },
+    { "--chat-template", "FILE", OPTION_STRING, &words.live.chat, .given = &words.name_given,
+      .help = "text of chats, in a stated part of Jinja; default: that of the model's folder" },
     { .kind = OPTION_HEADING, .help = "Scheduler and cache of each replica" },
     { "--step-tokens", "N", OPTION_INT, &words.step_tokens, .min = 1, .max = 1e7, .help = "tokens of an iteration" },
     { "--running", "N", OPTION_INT, &words.running, .min = 1, .max = 1e6, .help = "requests that run at a time" },
@@ -72,15 +91,26 @@ const struct option serve_options[] = {
 static enum error_code check_words(struct error *err)
 {
     const struct { bool given; const char *flag; } of_draw[] = {
-        { words.requests_given, "--requests" }, { words.scale_given, "--scale" }, { words.rate_given, "--rate" },
-        { words.shared_given, "--shared-prefix" }, { words.temperature_given, "--temperature" },
+        { words.scale_given, "--scale" }, { words.rate_given, "--rate" }, { words.shared_given, "--shared-prefix" },
+        { words.temperature_given, "--temperature" }, { words.requests_given && !words.port_given, "--requests" },
+    }, of_port[] = {
+        { words.host_given, "--host" }, { words.open_given, "--open" }, { words.connections_given, "--connections" },
+        { words.time_given, "--request-time" }, { words.name_given, "--chat-template" },
+    }, not_of_port[] = {
+        { words.answers, "--answers" }, { words.write_trace, "--write-trace" }, { words.streams, "--stream" },
+        { words.first_token > 0, "--first-token" }, { words.per_token > 0, "--per-token" },
     };
-    if ((words.trace == NULL) == (words.draw == NULL))
-        return fail(err, ERR_USAGE, "%s", words.trace ? "--draw: --trace has the requests already"
-                    : "needs --trace FILE or --draw NAME: which requests to answer");
+    if ((words.trace != NULL) + (words.draw != NULL) + words.port_given != 1)
+        return fail(err, ERR_USAGE, "%s", words.trace && words.draw ? "--draw: --trace has the requests already"
+                    : words.port_given ? "--port: clients have the requests; --trace and --draw cannot be beside it"
+                    : "needs --trace FILE, --draw NAME or --port N: which requests to answer");
     for (size_t i = 0; i < sizeof of_draw / sizeof *of_draw && words.draw == NULL; i++)
         if (of_draw[i].given) return fail(err, ERR_USAGE, "%s: is for --draw", of_draw[i].flag);
-    return OK;
+    for (size_t i = 0; i < sizeof of_port / sizeof *of_port && !words.port_given; i++)
+        if (of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --port", of_port[i].flag);
+    for (size_t i = 0; i < sizeof not_of_port / sizeof *not_of_port && words.port_given; i++)
+        if (not_of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --trace and --draw", not_of_port[i].flag);
+    return words.port_given ? server_there(err) : OK;
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -102,15 +132,16 @@ static enum error_code get_requests(struct serve_run *run, struct error *err)
                                          .stops = speech_stops(run->options->model_dir, stop), .seed = p->seed };
     struct trace_request drawn = { .requests = words.requests, .scale = words.scale, .rate = words.rate,
                                    .shared = words.shared, .temperature = words.temperature };
+    if (words.port_given) return OK;
     if (words.trace) return fail_about(err, requests_read(&run->requests, words.trace, &rules, err), "--trace");
     enum error_code e = trace_law_find(&drawn.law, words.draw, err);
     return e ? e : requests_draw(&run->requests, &drawn, &rules, &run->cut, err);
 }
 
 /* Blocks for as many of the longest request. */
-static int64_t usual_blocks(const struct requests *requests)
+static int64_t usual_blocks(const struct requests *requests, int64_t longest)
 {
-    int64_t most = 1;
+    int64_t most = longest;
     for (int64_t i = 0; i < requests->count; i++) {
         const int64_t needs = sequence_needs(requests->at[i].prompt.count, requests->at[i].most);
         if (needs > most) most = needs;
@@ -133,10 +164,11 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
     if (e) return e;
     run->job = (struct serving_job){
         .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
-        .check = words.check != NULL,
+        .check = words.check != NULL, .streams = words.streams, .tokenizer = run->tokenizer,
         .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
                     .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
-                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests) },
+                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests,
+                                                                         words.port_given ? options->plan.S : 1) },
     };
     e = serving_takes(&options->plan, &run->job.limits, err);
     return e ? e : serving_fits(&run->requests, &run->job.limits, err);
@@ -194,6 +226,23 @@ static enum error_code check_start(const struct comm *comm, const struct mesh *m
                 mesh->devices);
 }
 
+/* Clients instead of a trace, until the end. */
+static enum error_code live_end(struct comm *comm, struct serve_run *run, struct error *err)
+{
+    const struct train_options *const o = run->options;
+    int32_t stop[SPEECH_STOPS];
+    const struct live_serving live = {
+        .words = &words.live, .job = &run->job, .dir = o->model_dir,
+        .answers = words.requests_given ? words.requests : 0,
+        .rules = { .V = o->plan.model.V, .S = o->plan.S, .tokenizer = run->tokenizer, .stop = stop,
+                   .stops = speech_stops(o->model_dir, stop), .seed = o->plan.seed },
+    };
+    enum error_code e = serve_clients(comm, &live, err);
+    if (!e) e = comm_agree(comm, check_memory(comm, err), err);
+    serve_close(run);
+    return comm_agree(comm, e, err);
+}
+
 static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct error *err)
 {
     const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
@@ -210,6 +259,7 @@ static enum error_code serve_on(struct comm *comm, const struct train_options *o
     if (!e && comm->rank == 0 && words.write_trace)
         e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
     e = comm_agree(comm, e, err);
+    if (!e && words.port_given) return live_end(comm, &run, err);
     if (!e) e = serve_requests(comm, &run.job, &record, err);
     if (!e) e = comm_agree(comm, check_memory(comm, err), err);
     if (!e && comm->rank == 0) e = report_on(&run, &record, err);
@@ -261,6 +311,8 @@ static enum error_code launch_checked(const struct train_options *options, int a
 
 static enum error_code probe_outputs(struct error *err)
 {
+    const struct server_place place = { words.live.host, words.live.port, 1 };
+    if (words.port_given) return server_probe(&place, err);
     enum error_code e = words.answers ? fail_about(err, output_probe(words.answers, err), "--answers") : OK;
     if (!e && words.write_trace) e = fail_about(err, output_probe(words.write_trace, err), "--write-trace");
     return e;

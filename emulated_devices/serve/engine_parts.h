@@ -1,0 +1,79 @@
+/* engine_parts.h -- one device's engine, for the files that are it: engine.c (iterations), engine_tokens.c (logits to
+ * tokens), engine_record.c (answers of all devices).  No other file includes this one. */
+#ifndef ORRERY_ENGINE_PARTS_H
+#define ORRERY_ENGINE_PARTS_H
+
+#include "emulated_devices/serve/engine.h"
+#include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/device/compute.h"
+#include "emulated_devices/model/trainer.h"
+#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/serve/pages.h"
+#include "ref/model/transformer.h"
+
+/* The logits of a sequence's answer so far, for the judge. */
+struct kept_logits { void *data; int64_t rows, room; };
+
+/* A token of a live request, as rank 0 gets it. */
+struct came_token { int64_t slot; int32_t token, finish; };
+
+/* One device of a replica. */
+struct engine {
+    const struct serving_job *job;      /* the caller's */
+    struct trainer *trainer;            /* of this device */
+    struct scheduler scheduler;         /* the same on every device of the replica */
+    struct pages pages;                 /* keys and values of this device */
+    struct answering answering;         /* what its stage asks of it */
+    struct group replica;               /* the devices that answer the same requests */
+    int root, number;                   /* the member that draws; the replica's number */
+    bool draws;                         /* this device does */
+    struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
+    struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
+    int64_t next;                       /* the next request that has not come */
+    int64_t now;                        /* virtual time of the last iteration, the same in the replica */
+    int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
+    double *p;                          /* [V] probabilities */
+    int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
+    struct tensor message;              /* the same in the device's memory, for messages */
+    struct transformer model;           /* the reference */
+    struct judge judge;                 /* with a check, where tokens are drawn */
+    struct serving_record record;       /* of this device */
+    struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
+    struct verdict verdict;             /* of live requests that have ended, with a check */
+};
+
+static inline struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
+static inline const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }
+static inline int64_t vocabulary(const struct engine *engine) { return engine_plan(engine)->model.V; }
+
+/** Open the trainer, with its weights.  Collective.  @return OK, or errors of weights with nothing to close. */
+enum error_code engine_start(struct engine *, struct comm *, struct error *);
+
+/** Have all that a device needs to answer requests.  Collective.  @return OK or ERR_MEMORY. */
+enum error_code engine_open(struct engine *, struct error *);
+void engine_close(struct engine *);
+
+/** A request has come: it waits for the replica's scheduler.  @return OK or ERR_MEMORY. */
+enum error_code engine_admit(struct engine *, int64_t request, struct error *);
+
+/** Compute an iteration, and take its tokens.  Collective over the replica; it must have work.
+ *  @return OK, or an error after which the devices cannot agree any more. */
+enum error_code engine_iterate(struct engine *, struct error *);
+
+/** The device that draws the tokens of a replica. */
+int device_that_draws(const struct plan *, int64_t replica);
+
+/** Bring counts of all replicas to rank 0.  Collective.  @return as bring_record. */
+enum error_code bring_counts(struct engine *, struct serving_record *to, struct error *);
+
+/** Take the logits of an iteration, and draw its tokens, on the device that draws.  For struct answering. */
+enum error_code engine_take_logits(void *engine, struct tensor logits, struct error *);
+
+/** Room for all answers.  @return OK or ERR_MEMORY. */
+enum error_code record_open(struct serving_record *, const struct requests *, struct error *);
+
+/** Bring the answers of all devices to rank 0.  Collective.  @return OK; ERR_MEMORY; ERR_CHECK if messages are not those
+ *  of the formulas. */
+enum error_code bring_record(struct engine *, struct serving_record *to, struct error *);
+
+#endif
