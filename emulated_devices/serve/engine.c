@@ -163,8 +163,11 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
     const struct iteration *const now = engine->pages.now;
     if (!engine->came) note_times(engine, now);
     enum error_code e = scheduler_take(&engine->scheduler, engine->told + 2, err);
-    for (int64_t i = 0; i < now->pieces && !e && engine->came; i++)
-        if (now->piece[i].samples) note_came(engine, now->piece[i].of);
+    for (int64_t i = 0; i < now->pieces && !e; i++) {
+        if (!now->piece[i].samples) continue;
+        if (engine->came) note_came(engine, now->piece[i].of);
+        if (engine->spoken) e = engine_say(engine, now->piece[i].of, err);
+    }
     for (int64_t i = 0; i < now->pieces && !e; i++)
         if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
     return e;
@@ -256,7 +259,9 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     engine->p = malloc((size_t)vocabulary(engine) * sizeof *engine->p);
     engine->told = calloc((size_t)l->running + 2, sizeof *engine->told);
     engine->message = device_list(device_of(engine), 2 + l->running);
-    const bool ok = engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
+    if (engine->job->streams && engine->draws) engine->spoken = calloc(n + 1, sizeof *engine->spoken);
+    const bool spoken = engine->spoken || !engine->job->streams || !engine->draws;
+    const bool ok = spoken && engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
                     engine->told && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
@@ -287,6 +292,8 @@ void engine_close(struct engine *engine)
     engine->trainer->stage[0].answering = NULL;
     for (int64_t i = 0; i < engine->job->requests->count && engine->sequence && engine->kept; i++)
         sequence_free(engine->sequence[i]), free(engine->kept[i].data);
+    for (int64_t i = 0; i < engine->job->requests->count && engine->spoken; i++) text_stream_free(&engine->spoken[i]);
+    free(engine->spoken);
     if (engine->pages.kv) pages_close(&engine->pages);
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
     judge_close(&engine->judge);

@@ -10,6 +10,7 @@
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/pages.h"
 #include "ref/model/transformer.h"
+#include "ref/text/generate.h"
 
 /* The logits of a sequence's answer so far, for the judge. */
 struct kept_logits { void *data; int64_t rows, room; };
@@ -28,6 +29,7 @@ struct engine {
     int root, number;                   /* the member that draws; the replica's number */
     bool draws;                         /* this device does */
     struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
+    struct text_stream *spoken;         /* [requests] texts of answers that are printed as they come; else NULL */
     struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
     int64_t next;                       /* the next request that has not come */
     int64_t now;                        /* virtual time of the last iteration, the same in the replica */
@@ -66,14 +68,18 @@ int device_that_draws(const struct plan *, int64_t replica);
 /** Bring counts of all replicas to rank 0.  Collective.  @return as bring_record. */
 enum error_code bring_counts(struct engine *, struct serving_record *to, struct error *);
 
+/** Print the last token of a sequence as a line of JSON, with its text and its virtual time.
+ *  @return OK; ERR_MEMORY; ERR_USAGE: the tokenizer lacks the token. */
+enum error_code engine_say(struct engine *, const struct sequence *, struct error *);
+
 /** Take the logits of an iteration, and draw its tokens, on the device that draws.  For struct answering. */
 enum error_code engine_take_logits(void *engine, struct tensor logits, struct error *);
 
 /** Room for all answers.  @return OK or ERR_MEMORY. */
 enum error_code record_open(struct serving_record *, const struct requests *, struct error *);
 
-/** Bring the answers of all devices to rank 0.  Collective.  @return OK; ERR_MEMORY; ERR_CHECK if messages are not those
- *  of the formulas. */
+/** Bring the answers of all devices to rank 0.  Collective.
+ *  @return OK; ERR_MEMORY; ERR_CHECK if messages are not those of the formulas. */
 enum error_code bring_record(struct engine *, struct serving_record *to, struct error *);
 
 #endif

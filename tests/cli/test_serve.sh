@@ -59,6 +59,20 @@ test_stops() {
     run serve --model model --trace trace --answers endless;        expect_same <(ids all) <(ids endless)
 }
 
+# Tokens are printed as they come, those of all replicas: together they are the answers.
+test_stream() {
+    local model=$top/golden/sampling/llama
+    printf '{"id":"%s","prompt":"First","max_tokens":5,"seed":3}\n' a b c >trace
+    run serve --model "$model" --trace trace --dp 2 --tp 2 --stream --answers answers
+    expect_status 0; expect_silent
+    expect_out '^\{"id":"b","index":0,"token":[0-9]+,"text":".*","time":[0-9.e-]+,"finish":null\}$'
+    expect_out '^\{"id":"c","index":4,.*"finish":"length"\}$'
+    for id in a b c; do
+        [ "$(sed -n 's/^{"id":"'$id'","index":[0-9]*,"token":\([0-9]*\),.*/\1/p' "$place/out" | paste -sd,)" = "$(sed -n 's/.*"id":"'$id'".*"ids":\[\([^]]*\)\].*/\1/p' answers)" ] || complain "the tokens of $id are not its answer"
+    done
+    run serve --model "$model" --trace trace --stream --json -;     expect_status 2; expect_error '--stream: --json keeps'
+}
+
 wrong() {                                                           # wrong TRACE STATUS MESSAGE WORDS...
     printf '%s\n' "$1" >wrong.jsonl
     run serve --model tiny --trace wrong.jsonl "${@:4}";            expect_status "$2"; expect_error "$3"
@@ -106,4 +120,4 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_not_enough
+run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_stream test_wrong_traces test_refused test_not_enough

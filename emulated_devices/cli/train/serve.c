@@ -8,6 +8,7 @@
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/run/speech.h"
 #include "emulated_devices/serve/report.h"
+#include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include <math.h>
 #include <stdio.h>
@@ -110,6 +111,8 @@ static enum error_code check_words(struct error *err)
         if (of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --port", of_port[i].flag);
     for (size_t i = 0; i < sizeof not_of_port / sizeof *not_of_port && words.port_given; i++)
         if (not_of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --trace and --draw", not_of_port[i].flag);
+    if (words.streams && document_data())
+        return fail(err, ERR_USAGE, "--stream: --json keeps what is printed until the end; give one of both");
     return words.port_given ? server_there(err) : OK;
 }
 

@@ -21,7 +21,8 @@ struct live_serving {
 };
 
 /** Answer clients until a signal or the last answer.  Collective; rank 0 listens, and prints what it has done.
- *  @return OK; ERR_FILE of the port; ERR_FORMAT of --chat-template; ERR_CHECK if a token is wrong; errors of serve_live. */
+ *  @return OK; ERR_FILE of the port; ERR_FORMAT of --chat-template; ERR_CHECK if a token is wrong; errors of
+ *          serve_live. */
 enum error_code serve_clients(struct comm *, const struct live_serving *, struct error *);
 
 #endif
