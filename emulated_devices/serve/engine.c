@@ -103,7 +103,9 @@ static enum error_code run_iteration(struct engine *engine, struct error *err)
         return fail(err, ERR_INTERNAL, "no sequence has room in the cache, and none runs");
     engine->pages.now = now;
     list_rows(engine, now);
-    enum error_code e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, now->tokens, err);
+    enum error_code e = pages_swap(&engine->pages, now, err);
+    if (!e)
+        e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, now->tokens, err);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e) e = check_sums(engine, err);
     if (!e) e = tell_replica(engine, now, err);

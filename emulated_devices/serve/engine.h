@@ -13,6 +13,7 @@
 #include "emulated_devices/serve/judge.h"
 #include "emulated_devices/serve/requests.h"
 #include "emulated_devices/serve/scheduler.h"
+#include "emulated_devices/device/tier.h"
 
 struct checkpoint;
 struct comm;
@@ -43,6 +44,8 @@ struct replica_counts {
     int64_t end;                        /* virtual time of its last token, in picoseconds */
     int64_t free_blocks;                /* at the end */
     uint64_t cache_bytes;               /* of the blocks of this device */
+    int64_t free_host;                  /* blocks of the host's tier at the end */
+    struct tier_traffic host;           /* of this device with it */
 };
 
 /* All answers, on rank 0. */

@@ -64,6 +64,21 @@ static enum error_code bring_list(struct engine *engine, void *own, size_t each,
     return e;
 }
 
+/* Copies to the host and back must be those that the scheduler has planned. */
+static enum error_code check_swaps(const struct engine *engine, struct error *err)
+{
+    const struct serving_counts *const c = &engine->scheduler.counts;
+    const struct tier_traffic planned = pages_swapped(&engine->pages, c->outs, c->ins),
+                              *const counted = &engine->pages.tier.traffic;
+    if (planned.reads == counted->reads && planned.bytes_read == counted->bytes_read &&
+        planned.writes == counted->writes && planned.bytes_written == counted->bytes_written)
+        return OK;
+    return fail(err, ERR_CHECK, "device %d: it has copied %llu bytes to the host and %llu back; the scheduler's blocks "
+                "are %llu and %llu", engine->trainer->comm->rank, (unsigned long long)counted->bytes_written,
+                (unsigned long long)counted->bytes_read, (unsigned long long)planned.bytes_written,
+                (unsigned long long)planned.bytes_read);
+}
+
 /* The messages that were sent must be those that the formulas of their senders say. */
 static enum error_code check_messages(const struct comm *comm, struct error *err)
 {
@@ -82,11 +97,14 @@ enum error_code bring_counts(struct engine *engine, struct serving_record *to, s
     const struct plan *const p = engine_plan(engine);
     const struct replica_counts own = { .counts = engine->scheduler.counts, .end = engine->now,
                                         .free_blocks = engine->scheduler.pool.free,
-                                        .cache_bytes = pages_bytes(&engine->pages) };
+                                        .cache_bytes = pages_bytes(&engine->pages),
+                                        .free_host = engine->scheduler.host.free,
+                                        .host = engine->pages.tier.traffic };
     struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);
     to->replicas = p->mesh.size[DP];
     to->replica = calloc((size_t)to->replicas, sizeof *to->replica);
     enum error_code e = comm_agree(comm, check_messages(comm, err), err);
+    if (!e) e = comm_agree(comm, check_swaps(engine, err), err);
     if (!e && !(all && to->replica)) e = fail(err, ERR_MEMORY, "no memory for the counts of all devices");
     e = comm_agree(comm, e, err);
     if (!e) e = comm_bring(comm, &own, sizeof own, all, err);

@@ -21,6 +21,20 @@ static bool has_layer(const struct stage *stage, int64_t layer)
            own < stage->first_layer + stage->layers;
 }
 
+/* Each layer has a home for the blocks that leave. */
+static enum error_code open_homes(struct pages *pages, int64_t blocks, struct error *err)
+{
+    const int64_t numbers = blocks * pages->tokens * pages->width;
+    uint64_t bytes = 0;
+    for (int64_t l = 0; l < pages->layers; l++)
+        if (tensor_present(pages->kv[l])) bytes += tier_room((uint64_t)numbers * dtype_size(pages->kv[l].dtype));
+    if (blocks == 0 || bytes == 0) return OK;
+    const enum error_code e = tier_open(&pages->tier, device_of(pages), NULL, bytes, err);
+    for (int64_t l = 0; l < pages->layers && !e; l++)
+        if (tensor_present(pages->kv[l])) pages->home[l] = tier_place(&pages->tier, pages->kv[l].dtype, numbers);
+    return e;
+}
+
 enum error_code pages_open(struct pages *pages, const struct stage *stage, const struct serving_limits *limits,
                            struct error *err)
 {
@@ -29,15 +43,18 @@ enum error_code pages_open(struct pages *pages, const struct stage *stage, const
                              .width = 2 * stage->tp->heads.keys.count * c->A,
                              .layers = c->shortcut ? second_block(c, c->L) : c->L };
     pages->kv = calloc((size_t)pages->layers, sizeof *pages->kv);
-    bool ok = pages->kv != NULL;
+    pages->home = calloc((size_t)pages->layers, sizeof *pages->home);
+    bool ok = pages->kv != NULL && pages->home != NULL;
     for (int64_t l = 0; l < pages->layers && ok; l++) {
         if (!has_layer(stage, l)) continue;
         pages->kv[l] = device_tensor_2d(stage->device, BUFFERS, pages->blocks * pages->tokens, pages->width);
         ok = pages->kv[l].data != NULL;
         if (ok) arena_name(&stage->device->arena, pages->kv[l].data, "the key and value cache");
     }
-    if (ok) return OK;
+    const enum error_code e = ok ? open_homes(pages, limits->host_blocks, err) : OK;
+    if (ok && !e) return OK;
     pages_close(pages);
+    if (e) return e;
     return fail(err, ERR_MEMORY, "no memory for %lld blocks of keys and values", (long long)limits->blocks);
 }
 
@@ -45,7 +62,8 @@ void pages_close(struct pages *pages)
 {
     for (int64_t l = 0; l < pages->layers && pages->kv; l++)
         if (tensor_present(pages->kv[l])) device_free(device_of(pages), pages->kv[l]);
-    free(pages->kv);
+    if (pages->tier.device) tier_close(&pages->tier);
+    free(pages->kv), free(pages->home);
     *pages = (struct pages){ 0 };
 }
 
@@ -55,6 +73,52 @@ uint64_t pages_bytes(const struct pages *pages)
     for (int64_t l = 0; l < pages->layers; l++)
         if (tensor_present(pages->kv[l])) bytes += tensor_bytes(pages->kv[l]);
     return bytes;
+}
+
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
+
+static struct tensor kv_block_at(const struct pages *pages, struct tensor layer, int64_t block)
+{
+    const int64_t n = pages->tokens * pages->width;
+    return tensor_1d((char *)layer.data + (size_t)(block * n) * dtype_size(layer.dtype), layer.dtype, n);
+}
+
+enum error_code pages_swap(struct pages *pages, const struct iteration *now, struct error *err)
+{
+    struct clock *const clock = &device_of(pages)->clock;
+    enum error_code e = OK;
+    picoseconds end = clock->now;
+    /* Blocks that leave are copied first: others may come into their memory. */
+    for (int64_t l = 0; l < pages->layers; l++) {
+        const struct tensor kv = pages->kv[l], home = pages->home[l];
+        if (!tensor_present(kv)) continue;
+        for (int64_t i = 0; i < now->outs && !e; i++) {
+            picoseconds when = clock->now;
+            e = tier_write(&pages->tier, kv_block_at(pages, home, now->out[i].to), kv_block_at(pages, kv, now->out[i].from),
+                           &when, err);
+            end = when > end ? when : end;
+        }
+        for (int64_t i = 0; i < now->ins && !e; i++) {
+            picoseconds when = clock->now;
+            e = tier_read(&pages->tier, kv_block_at(pages, kv, now->in[i].to), kv_block_at(pages, home, now->in[i].from),
+                          &when, err);
+            end = when > end ? when : end;
+        }
+    }
+    if (end > clock->now) clock_wait(clock, end);
+    return e;
+}
+
+struct tier_traffic pages_swapped(const struct pages *pages, int64_t outs, int64_t ins)
+{
+    struct tier_traffic all = { 0 };
+    for (int64_t l = 0; l < pages->layers; l++) {
+        if (!tensor_present(pages->kv[l])) continue;
+        const uint64_t bytes = tensor_bytes(kv_block_at(pages, pages->kv[l], 0));
+        all.writes += (uint64_t)outs, all.bytes_written += (uint64_t)outs * bytes;
+        all.reads += (uint64_t)ins, all.bytes_read += (uint64_t)ins * bytes;
+    }
+    return all;
 }
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
 #ifndef ORRERY_PAGES_H
 #define ORRERY_PAGES_H
 
+#include "emulated_devices/device/tier.h"
 #include "emulated_devices/model/answering.h"
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/serve/scheduler.h"
@@ -20,6 +21,8 @@ struct pages {
     int64_t layers;                     /* as answering_attention counts them */
     struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
     const struct iteration *now;        /* whose rows attention is asked for */
+    struct tier tier;                   /* of the host, for blocks of preempted sequences */
+    struct tensor *home;                /* [layers] [host blocks tokens, width] on it; without data as kv */
 };
 
 /** Have memory for the blocks of a stage's layers.  @return OK, or ERR_MEMORY with nothing to close. */
@@ -28,6 +31,13 @@ void pages_close(struct pages *);
 
 /** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
 uint64_t pages_bytes(const struct pages *);
+
+/** Copy the iteration's blocks to the host and back, layer by layer; the device waits for them.  Local.
+ *  @return OK. */
+enum error_code pages_swap(struct pages *, const struct iteration *, struct error *);
+
+/** The traffic with the host that copies of so many blocks are: an operation for each block of a layer. */
+struct tier_traffic pages_swapped(const struct pages *, int64_t outs, int64_t ins);
 
 /** Write the keys and values of the iteration's rows to their blocks, and attend.  For struct answering.  Local.
  *  @return OK or ERR_MEMORY. */

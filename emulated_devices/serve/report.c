@@ -46,6 +46,10 @@ static void print_cache(const struct serving_report *report)
         (long long)l->block_tokens, size_format(report->record->replica[0].cache_bytes).text);
     say(stdout, 8, "        at most %lld used, %.1f %% on average; %lld preemption%s", (long long)m->most_blocks,
         100 * m->used, (long long)m->preemptions, plural(m->preemptions));
+    if (l->host_blocks > 0)
+        say(stdout, 8, "host    %lld blocks a replica; %lld went there, %lld came back: %s of the devices that draw",
+            (long long)l->host_blocks, (long long)m->outs, (long long)m->ins,
+            size_format((double)m->host_bytes).text);
     say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
         plural(m->shared_tokens));
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
@@ -144,10 +148,10 @@ static void add_data(const struct serving_report *report)
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
     json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
-             " most_blocks %g cache_used %.17g cache_bytes %g", per_second(m->requests, m->seconds),
+             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g host_bytes %g", per_second(m->requests, m->seconds),
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
-             (double)report->record->replica[0].cache_bytes);
+             (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);
     if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);

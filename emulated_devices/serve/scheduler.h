@@ -4,7 +4,8 @@
  * values are in the cache.  An iteration computes more of them, at most `step_tokens` of all sequences together:
  *
  *   1. of each running sequence, in their order.  Without blocks for it, the last running one is preempted: its blocks
- *      are released, nothing of it is computed any more, and it is the first that waits.
+ *      are released, nothing of it is computed any more, and it is the first that waits.  Where the host has room, its
+ *      keys and values are copied there first, and come back when it begins again.
  *   2. if nobody was preempted: of those that wait, first come first served, while there are tokens and blocks.  What
  *      the cache has of a prefix is not computed again.  The first without room stops the others.
  *
@@ -31,6 +32,7 @@ struct serving_limits {
     bool whole_prompts;                 /* a prompt is computed in one iteration, or waits */
     bool shares;                        /* prefixes that are in the cache are not computed again */
     int64_t blocks, block_tokens;       /* of the cache; tokens of each */
+    int64_t host_blocks;                /* of the host's tier, for preempted sequences; 0: they are computed again */
 };
 
 /* Stop tokens and the most tokens of an answer. */
@@ -49,6 +51,7 @@ struct sequence {
     struct sha256_text *hash;           /* [hashes] of its full blocks; owned */
     int64_t hashes, registered;         /* known so far; blocks that can be found */
     int64_t shared;                     /* tokens found in the cache, over all of its starts */
+    int64_t *away, aways, kept;         /* [aways] blocks of the host; the tokens that they hold; owned */
     int64_t preempted;                  /* how often */
     enum finish finish;                 /* whether it has ended, and why */
     struct sequence *next;              /* behind it, among those that wait */
@@ -61,10 +64,15 @@ struct token_piece {
     bool samples;                       /* the last one's logits give the next token */
 };
 
+/* A block that is copied between the cache and the host, before an iteration computes. */
+struct block_copy { int64_t from, to; };
+
 struct iteration {
     struct token_piece *piece;                /* [pieces], at most one for each running sequence; the scheduler's */
     int64_t pieces, tokens, samples;    /* pieces; their tokens together; pieces that sample */
     int64_t preempted, started;         /* sequences that lost their blocks, and that began or began again */
+    struct block_copy *out, *in;        /* [outs], [ins]: all that leave are copied before any comes back */
+    int64_t outs, ins;                  /* blocks to the host, and back */
 };
 
 /* Sums over all iterations so far. */
@@ -72,12 +80,13 @@ struct serving_counts {
     int64_t iterations, tokens;         /* tokens: computed, those again after a preemption too */
     int64_t prompt_tokens, shared_tokens;       /* of prompts when they begin; of these in the cache */
     int64_t preemptions, most_blocks;   /* blocks: used at the same time */
+    int64_t outs, ins;                  /* blocks copied to the host, and back */
     double used_blocks;                 /* sum over iterations, for their mean */
 };
 
 struct scheduler {
     struct serving_limits limits;       /* a copy */
-    struct block_pool pool;             /* of the cache */
+    struct block_pool pool, host;       /* of the cache; of the host's tier */
     struct sequence **running;          /* [active] in the order in which they began */
     int64_t active;                     /* sequences that run */
     struct sequence *waiting, *latest;  /* the first and the last that wait */

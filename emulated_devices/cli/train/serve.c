@@ -20,7 +20,7 @@ enum { USUAL_ROOM = 8 };                /* of the longest request, in a cache wh
 
 static struct serve_words {
     const char *trace, *draw, *write_trace, *answers, *check;
-    int requests, shared, step_tokens, running, chunk, block, blocks;
+    int requests, shared, step_tokens, running, chunk, block, blocks, host_blocks;
     double scale, rate, temperature, first_token, per_token;
     bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
     bool streams, port_given, host_given, open_given, connections_given, time_given, name_given;
@@ -75,6 +75,9 @@ const struct option serve_options[] = {
     { "--block", "N", OPTION_INT, &words.block, .min = 1, .max = 1e6, .help = "tokens of a block of the cache" },
     { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
+    { "--host-blocks", "N", OPTION_INT, &words.host_blocks, .min = 0, .max = 1e8,
+      .help = "blocks of the host's memory, to which those of preempted requests are copied while there is room; 0: they "
+              "are computed again" },
     { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
       .help = "tokens whose keys and values are in the cache are not computed again" },
     { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
@@ -170,6 +173,7 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
         .check = words.check != NULL, .streams = words.streams, .tokenizer = run->tokenizer,
         .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
                     .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
+                    .host_blocks = words.host_blocks,
                     .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests,
                                                                          words.port_given ? options->plan.S : 1) },
     };
