@@ -15,7 +15,6 @@ enum error_code serving_takes(const struct plan *plan, const struct serving_limi
 {
     const struct transformer model = { .config = plan->model };
     const struct { bool asked; const char *flag, *why; } refused[] = {
-        { plan->mesh.size[CP] > 1, "--cp", "a request is whole on each device of a replica" },
         { plan->tensor && strcmp(plan->tensor, "1d") != 0 && plan->mesh.size[TP] > 1, "--tensor",
           "1d alone takes any number of tokens; the others cut rows or sequences" },
         { plan->sections != NULL, "--plan", "sections have layouts of their own" },
@@ -56,16 +55,26 @@ static enum error_code attend(void *context, const struct answering_attention *c
     return pages_attend(&engine->pages, call, err);
 }
 
-static void list_rows(struct engine *engine, const struct iteration *now)
+/* Along cp the rows are dealt in turn.  A device without rows computes one that nobody reads: all devices of a stage
+ * take part in its messages.  @return the rows of this device. */
+static int64_t list_rows(struct engine *engine, const struct iteration *now)
 {
-    int64_t row = 0, asked = 0;
+    const struct pages *const pages = &engine->pages;
+    int64_t row = 0, own = 0, asked = 0, sampled = 0;
     for (int64_t i = 0; i < now->pieces; i++) {
         const struct token_piece *const p = &now->piece[i];
-        for (int64_t at = p->first; at < p->first + p->count; at++, row++)
-            engine->id[row] = p->of->token[at], engine->position[row] = (int32_t)at;
-        if (p->samples) engine->asked[asked++] = (int32_t)(row - 1);
+        for (int64_t at = p->first; at < p->first + p->count; at++, row++) {
+            if (row % pages->parts != pages->part) continue;
+            engine->id[own] = p->of->token[at], engine->position[own] = (int32_t)at;
+            own++;
+        }
+        if (!p->samples) continue;
+        engine->sampled[sampled++] = row - 1;
+        if ((row - 1) % pages->parts == pages->part) engine->asked[asked++] = (int32_t)(own - 1);
     }
     engine->answering.asked = tensor_1d(engine->asked, I32, asked);
+    if (own == 0) engine->id[own] = engine->position[own] = 0, own++;
+    return own;
 }
 
 /* The time of the device that draws goes to all, as two halves, with the tokens. */
@@ -86,6 +95,15 @@ static enum error_code tell_replica(struct engine *engine, const struct iteratio
     return e;
 }
 
+/* With cp a device may have no row whose logits are asked for, while others have: its stage computes none, and the
+ * others wait for its part. */
+static bool lacks_logits(const struct engine *engine, const struct iteration *now)
+{
+    const struct mesh *const m = &engine_plan(engine)->mesh;
+    return now->samples > 0 && tensor_count(engine->answering.asked) == 0 &&
+           mesh_coordinate(m, engine->trainer->comm->rank, PP) == m->size[PP] - 1;
+}
+
 /* With exact sums a sum may have no value. */
 static enum error_code check_sums(const struct engine *engine, struct error *err)
 {
@@ -95,18 +113,16 @@ static enum error_code check_sums(const struct engine *engine, struct error *err
                 lost->beyond ? "is beyond the bits there are" : "has a term that is not finite");
 }
 
-static enum error_code run_iteration(struct engine *engine, struct error *err)
+static enum error_code run_iteration(struct engine *engine, const struct iteration *now, struct error *err)
 {
-    const struct iteration *const now = scheduler_plan(&engine->scheduler);
     double loss;
-    if (now->tokens == 0)
-        return fail(err, ERR_INTERNAL, "no sequence has room in the cache, and none runs");
     engine->pages.now = now;
-    list_rows(engine, now);
+    const int64_t rows = list_rows(engine, now);
     enum error_code e = pages_swap(&engine->pages, now, err);
-    if (!e)
-        e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, now->tokens, err);
+    if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
+    if (!e && lacks_logits(engine, now))
+        e = engine_take_logits(engine, tensor_2d(NULL, device_of(engine)->dtype, 0, vocabulary(engine)), err);
     if (!e) e = check_sums(engine, err);
     if (!e) e = tell_replica(engine, now, err);
     /* The tokens decide what is computed next. */
@@ -177,8 +193,16 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
 
 enum error_code engine_iterate(struct engine *engine, struct error *err)
 {
-    const enum error_code e = run_iteration(engine, err);
+    const struct iteration *const now = scheduler_plan(&engine->scheduler);
+    if (now->tokens == 0) return fail(err, ERR_INTERNAL, "no sequence has room in the cache, and none runs");
+    const enum error_code e = run_iteration(engine, now, err);
     return e ? e : take_tokens(engine, err);
+}
+
+enum error_code engine_attend_others(struct engine *engine, struct error *err)
+{
+    static const struct iteration nothing = { .pieces = 0 };
+    return run_iteration(engine, &nothing, err);
 }
 
 /* ---- arrivals ---------------------------------------------------------------------------------------------------- */
@@ -220,8 +244,48 @@ static void wait_for_next(struct engine *engine)
     if (arrival > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, arrival);
 }
 
+/* Replicas that share experts tell each other whether they have work, and when the next request of any comes. */
+struct engine_outlook { int64_t works, next; };
+
+static enum error_code look_out(struct engine *engine, struct engine_outlook *all, struct error *err)
+{
+    struct comm *const comm = engine->trainer->comm;
+    const struct requests *const r = engine->job->requests;
+    const struct engine_outlook own = { !scheduler_idle(&engine->scheduler),
+                                        engine->next < r->count ? r->at[engine->next].arrival : INT64_MAX };
+    struct engine_outlook *const each = calloc((size_t)comm->size, sizeof *each);
+    enum error_code e = each ? comm_bring(comm, &own, sizeof own, each, err)
+                             : fail(err, ERR_MEMORY, "no memory for a list of devices");
+    *all = (struct engine_outlook){ 0, INT64_MAX };
+    for (int i = 0; i < comm->size && !e && comm->rank == 0; i++) {
+        all->works |= each[i].works;
+        if (each[i].next < all->next) all->next = each[i].next;
+    }
+    free(each);
+    return e ? e : comm_tell(comm, all, sizeof *all, err);
+}
+
+static enum error_code answer_in_step(struct engine *engine, struct error *err)
+{
+    struct engine_outlook all;
+    enum error_code e = OK;
+    engine->next = next_of_replica(engine, 0);
+    while (!e) {
+        e = admit(engine, err);
+        if (!e) e = look_out(engine, &all, err);
+        if (e || (!all.works && all.next == INT64_MAX)) break;
+        if (!all.works) {
+            if (all.next > engine->now) engine->now = all.next;
+            if (all.next > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, all.next);
+        } else if (scheduler_idle(&engine->scheduler)) e = engine_attend_others(engine, err);
+        else e = engine_iterate(engine, err);
+    }
+    return e;
+}
+
 static enum error_code answer_all(struct engine *engine, struct error *err)
 {
+    if (engine_in_step(engine)) return answer_in_step(engine, err);
     enum error_code e = OK;
     engine->next = next_of_replica(engine, 0);
     while (!e) {
@@ -258,12 +322,13 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     engine->sequence = calloc(n + 1, sizeof *engine->sequence), engine->kept = calloc(n + 1, sizeof *engine->kept);
     engine->id = malloc(rows * sizeof *engine->id), engine->position = malloc(rows * sizeof *engine->position);
     engine->asked = malloc(rows * sizeof *engine->asked);
+    engine->sampled = malloc((size_t)(l->running + 1) * sizeof *engine->sampled);
     engine->p = malloc((size_t)vocabulary(engine) * sizeof *engine->p);
     engine->told = calloc((size_t)l->running + 2, sizeof *engine->told);
     engine->message = device_list(device_of(engine), 2 + l->running);
     if (engine->job->streams && engine->draws) engine->spoken = calloc(n + 1, sizeof *engine->spoken);
     const bool spoken = engine->spoken || !engine->job->streams || !engine->draws;
-    const bool ok = spoken && engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
+    const bool ok = spoken && engine->sampled && engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
                     engine->told && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
@@ -273,16 +338,18 @@ enum error_code engine_open(struct engine *engine, struct error *err)
 {
     const struct mesh *const m = &engine_plan(engine)->mesh;
     const struct comm *const comm = engine->trainer->comm;
-    const int last = mesh_neighbour(m, mesh_neighbour(m, comm->rank, TP, 0), PP, m->size[PP] - 1);
+    const int first = mesh_neighbour(m, mesh_neighbour(m, comm->rank, TP, 0), CP, 0),
+              last = mesh_neighbour(m, first, PP, m->size[PP] - 1);
     engine->number = mesh_coordinate(m, comm->rank, DP), engine->draws = comm->rank == last;
     enum error_code e = group_along(&engine->replica, engine->trainer->comm, m, TRAFFIC_OTHER,
-                                    AXIS_BIT(TP) | AXIS_BIT(PP), err);
+                                    AXIS_BIT(TP) | AXIS_BIT(CP) | AXIS_BIT(PP), err);
     for (int i = 0; i < engine->replica.size && !e; i++)
         if (engine->replica.member[i] == last) engine->root = i;
+    if (!e) e = group_along(&engine->last, engine->trainer->comm, m, TRAFFIC_TENSOR, AXIS_BIT(TP) | AXIS_BIT(CP), err);
     if (!e) e = record_open(&engine->record, engine->job->requests, err);
     if (!e) e = make_lists(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
-    if (!e) e = pages_open(&engine->pages, &engine->trainer->stage[0], &engine->job->limits, err);
+    if (!e) e = pages_open(&engine->pages, engine->trainer->comm, &engine->trainer->stage[0], &engine->job->limits, err);
     if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
@@ -302,8 +369,9 @@ void engine_close(struct engine *engine)
     if (engine->model.params) transformer_close(&engine->model);
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
+    free(engine->sampled);
     free(engine->p), free(engine->told), free(engine->came);
-    group_close(&engine->replica);
+    group_close(&engine->replica), group_close(&engine->last);
     serving_record_free(&engine->record);
 }
 

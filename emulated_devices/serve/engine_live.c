@@ -130,6 +130,20 @@ static enum error_code bring_tokens(struct engine *engine, const struct live_fro
     return e;
 }
 
+/* Replicas that share experts compute together, if one of them has work. */
+static enum error_code somebody_works(struct engine *engine, bool *works, struct error *err)
+{
+    struct comm *const comm = engine->trainer->comm;
+    int64_t own = *works, any = 0, *const each = calloc((size_t)comm->size, sizeof *each);
+    enum error_code e = each ? comm_bring(comm, &own, sizeof own, each, err)
+                             : fail(err, ERR_MEMORY, "no memory for a list of devices");
+    for (int i = 0; i < comm->size && !e && comm->rank == 0; i++) any |= each[i];
+    free(each);
+    if (!e) e = comm_tell(comm, &any, sizeof any, err);
+    *works = any;
+    return e;
+}
+
 static enum error_code run_rounds(struct engine *engine, struct request *table, const struct live_front *front,
                                   struct came_token *all, struct error *err)
 {
@@ -140,7 +154,11 @@ static enum error_code run_rounds(struct engine *engine, struct request *table, 
         if (e || news.ends) break;
         e = take_news(engine, table, &news, err);
         engine->came[0].slot = 0;
-        if (!e && !scheduler_idle(&engine->scheduler)) e = engine_iterate(engine, err);
+        const bool idle = scheduler_idle(&engine->scheduler);
+        bool anybody = !idle;
+        if (!e && engine_in_step(engine)) e = somebody_works(engine, &anybody, err);
+        if (!e && !idle) e = engine_iterate(engine, err);
+        else if (!e && anybody) e = engine_attend_others(engine, err);
         if (!e) e = bring_tokens(engine, front, all, err);
     }
     free(news.word);

@@ -33,7 +33,9 @@ struct engine {
     struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
     int64_t next;                       /* the next request that has not come */
     int64_t now;                        /* virtual time of the last iteration, the same in the replica */
-    int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
+    int32_t *id, *position, *asked;     /* [step_tokens] of an iteration's rows that this device computes */
+    int64_t *sampled;                   /* [running] rows of the iteration whose logits are asked for */
+    struct group last;                  /* with cp: the devices of this stage, which have parts of rows and columns */
     double *p;                          /* [V] probabilities */
     int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
     struct tensor message;              /* the same in the device's memory, for messages */
@@ -57,6 +59,13 @@ void engine_close(struct engine *);
 
 /** A request has come: it waits for the replica's scheduler.  @return OK or ERR_MEMORY. */
 enum error_code engine_admit(struct engine *, int64_t request, struct error *);
+
+/** Take part in an iteration in which this replica has nothing to compute, because others send tokens to its experts.
+ *  Collective over the replica.  @return as engine_iterate. */
+enum error_code engine_attend_others(struct engine *, struct error *);
+
+/** Whether replicas wait for each other in each iteration, since they share experts. */
+static inline bool engine_in_step(const struct engine *engine) { return engine_plan(engine)->ep > 1; }
 
 /** Compute an iteration, and take its tokens.  Collective over the replica; it must have work.
  *  @return OK, or an error after which the devices cannot agree any more. */

@@ -5,26 +5,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The columns of all devices side by side, row by row, in the host's memory; for free(). */
-static char *join_columns(const struct engine *engine, const char *parts, int64_t rows, const int64_t *columns)
-{
-    const size_t each = dtype_size(device_of(engine)->dtype);
-    const int64_t V = vocabulary(engine);
-    char *const whole = malloc((size_t)(rows * V) * each + 1);
-    int64_t before = 0;
-    for (int d = 0; d < engine_plan(engine)->mesh.size[TP] && whole; before += columns[d++])
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(whole + (size_t)(r * V + before) * each,
-                   parts + (size_t)(rows * before + r * columns[d]) * each, (size_t)columns[d] * each);
-    return whole;
-}
+/* A member of the devices that have logits: its share of the vocabulary, and of the rows that are asked for. */
+struct logits_part { int64_t columns, rows, first; int row_part; };
 
-/* The vocabulary's columns that each device along tp has. */
-static void columns_of_all(const struct engine *engine, int64_t *columns)
+/* The logits are with the devices of the last stage.  Along tp each has some columns, along cp some rows.
+ * @return the numbers of each member before it; [members] of all for free(); NULL without memory. */
+static struct logits_part *parts_of_logits(const struct engine *engine, const struct group *members)
 {
     const struct plan *const p = engine_plan(engine);
-    for (int d = 0; d < p->mesh.size[TP]; d++)
-        columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
+    const int parts = p->mesh.size[CP];
+    struct logits_part *const part = calloc((size_t)members->size, sizeof *part);
+    int64_t first = 0;
+    for (int m = 0; m < members->size && part; m++) {
+        struct logits_part *const one = &part[m];
+        one->row_part = mesh_coordinate(&p->mesh, members->member[m], CP);
+        one->columns = plan_tensor_share(p, members->member[m]).tokens.count;
+        for (int64_t i = 0; i < engine->pages.now->samples; i++) one->rows += engine->sampled[i] % parts == one->row_part;
+        one->first = first, first += one->rows * one->columns;
+    }
+    return part;
+}
+
+/* The columns of all devices side by side, row by row, in the host's memory; for free(). */
+static char *join_columns(const struct engine *engine, const char *all, const struct logits_part *part, int members)
+{
+    const size_t each = dtype_size(device_of(engine)->dtype);
+    const int64_t V = vocabulary(engine), rows = engine->pages.now->samples;
+    const int parts = engine_plan(engine)->mesh.size[CP];
+    char *const whole = malloc((size_t)(rows * V) * each + 1);
+    for (int64_t r = 0; r < rows && whole; r++) {
+        int64_t before = 0, own = 0;
+        /* The row is the own-th of its part. */
+        for (int64_t i = 0; i < r; i++) own += engine->sampled[i] % parts == engine->sampled[r] % parts;
+        for (int m = 0; m < members; m++) {
+            if (part[m].row_part != engine->sampled[r] % parts) continue;
+            memcpy(whole + (size_t)(r * V + before) * each,
+                   all + (size_t)(part[m].first + own * part[m].columns) * each, (size_t)part[m].columns * each);
+            before += part[m].columns;
+        }
+    }
+    return whole;
 }
 
 /* Room for one more row of a sequence's logits. */
@@ -73,36 +93,53 @@ static enum error_code draw_tokens(struct engine *engine, const char *logits, in
     return e;
 }
 
-/* The first device along tp gathers the columns of all, and draws. */
+/* The parts of all devices come to the one that draws. */
+static enum error_code bring_logits(struct group *members, const struct logits_part *part, struct tensor logits,
+                                    struct tensor all, struct error *err)
+{
+    int64_t *const counts = malloc((size_t)members->size * sizeof *counts);
+    if (counts == NULL) return fail(err, ERR_MEMORY, "no memory for a list of %d devices", members->size);
+    for (int m = 0; m < members->size; m++) counts[m] = part[m].rows * part[m].columns;
+    const enum error_code e = collective_run(members, GATHER, NULL,
+                                             &(struct collective){ .in = logits.data, .out = all.data, .counts = counts,
+                                                                   .dtype = logits.dtype }, err);
+    free(counts);
+    return e;
+}
+
+/* Draw from logits that are all here. */
+static enum error_code draw_from(struct engine *engine, struct tensor all, const struct logits_part *part, int members,
+                                 struct error *err)
+{
+    struct device *const d = device_of(engine);
+    const void *const view = host_read(d, all.data, tensor_bytes(all));
+    char *const whole = join_columns(engine, view, part, members);
+    host_done(d, view);
+    const enum error_code e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
+                              : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
+    free(whole);
+    device_charge(d, "draw tokens", elementwise_cost(tensor_count(all), 2, 4, d->dtype));
+    return e;
+}
+
+/* The first device along tp and cp gathers the logits of all, and draws. */
 enum error_code engine_take_logits(void *context, struct tensor logits, struct error *err)
 {
     struct engine *const engine = context;
     struct device *const d = device_of(engine);
-    const int tp = engine_plan(engine)->mesh.size[TP];
-    const int64_t rows = tensor_rows(logits);
-    int64_t *const columns = malloc((size_t)tp * 2 * sizeof *columns), *const counts = columns + tp;
-    struct tensor parts = logits;
-    enum error_code e = columns ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", tp);
-    if (!e) columns_of_all(engine, columns);
-    for (int i = 0; i < tp && !e; i++) counts[i] = rows * columns[i];
-    if (!e && tp > 1) {
-        if (engine->draws) parts = device_tensor_2d(d, BUFFERS, rows, vocabulary(engine));
-        if (engine->draws && parts.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        if (!e) e = collective_run(&engine->trainer->tp, GATHER, NULL,
-                                   &(struct collective){ .in = logits.data, .out = parts.data, .counts = counts,
-                                                         .dtype = d->dtype }, err);
+    struct group *const members = engine_plan(engine)->mesh.size[CP] > 1 ? &engine->last : &engine->trainer->tp;
+    const int64_t rows = engine->pages.now->samples;
+    struct logits_part *const part = parts_of_logits(engine, members);
+    struct tensor all = logits;
+    enum error_code e = part ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", members->size);
+    if (!e && members->size > 1) {
+        all = tensor_none;
+        if (engine->draws) all = device_tensor_2d(d, BUFFERS, rows, vocabulary(engine));
+        if (engine->draws && all.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
+        if (!e) e = bring_logits(members, part, logits, all, err);
     }
-    if (!e && engine->draws) {
-        const void *const view = host_read(d, parts.data, tensor_bytes(tensor_2d(NULL, d->dtype, rows,
-                                                                                vocabulary(engine))));
-        char *const whole = join_columns(engine, view, rows, columns);
-        host_done(d, view);
-        e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
-                  : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        free(whole);
-        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
-    }
-    if (parts.data != logits.data) device_free(d, parts);
-    free(columns);
+    if (!e && engine->draws && rows > 0) e = draw_from(engine, all, part, members->size, err);
+    if (all.data && all.data != logits.data) device_free(d, all);
+    free(part);
     return e;
 }

@@ -21,12 +21,15 @@ struct pages {
     int64_t layers;                     /* as answering_attention counts them */
     struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
     const struct iteration *now;        /* whose rows attention is asked for */
+    struct group along;                 /* with cp: the devices that have the other rows of the same heads */
+    int parts, part;                    /* rows are dealt to them in turn: row r to part r modulo parts */
     struct tier tier;                   /* of the host, for blocks of preempted sequences */
     struct tensor *home;                /* [layers] [host blocks tokens, width] on it; without data as kv */
 };
 
 /** Have memory for the blocks of a stage's layers.  @return OK, or ERR_MEMORY with nothing to close. */
-enum error_code pages_open(struct pages *, const struct stage *, const struct serving_limits *, struct error *);
+enum error_code pages_open(struct pages *, struct comm *, const struct stage *, const struct serving_limits *,
+                           struct error *);
 void pages_close(struct pages *);
 
 /** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */

@@ -28,7 +28,7 @@ const struct run_kind run_infer = {
 static const char *const of_batches[] = {
     OF_TRAINING,
     "--plan", "--attention", "--head-parallel", "--ring-window", "--context-first", "--attention-without",
-    "--dispatch", "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
+    "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
     "--owners", "--affinity", "--load", "--schedule", "--skip", "--receives-ahead", "--pairs", "--shard-group",
     "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block", "--offload-to",
     "--host-cache", "--ring", "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches",
