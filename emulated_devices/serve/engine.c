@@ -127,13 +127,13 @@ static enum error_code run_iteration(struct engine *engine, const struct iterati
     if (!e) e = tell_replica(engine, now, err);
     /* The tokens decide what is computed next. */
     clock_host_reads(&device_of(engine)->clock);
-    messages_have_ended(engine->trainer->comm, "at the end of an iteration");
+    if (engine->apart == NULL) messages_have_ended(engine->trainer->comm, "at the end of an iteration");
     return e;
 }
 
 /* ---- what an iteration gives ------------------------------------------------------------------------------------- */
 
-static enum error_code end_sequence(struct engine *engine, struct sequence *sequence, struct error *err)
+enum error_code engine_end_sequence(struct engine *engine, struct sequence *sequence, struct error *err)
 {
     const int64_t n = sequence->number;
     const struct request *const r = &engine->job->requests->at[n];
@@ -176,6 +176,14 @@ static void note_times(struct engine *engine, const struct iteration *now)
     }
 }
 
+/* A replica for prompts hands each request over that has a token. */
+static enum error_code end_or_hand_over(struct engine *engine, const struct token_piece *piece, struct error *err)
+{
+    if (!piece->samples) return OK;
+    if (engine->apart && apart_prompts(engine)) return apart_hand_over(engine, piece->of, err);
+    return piece->of->finish == NOT_FINISHED ? OK : engine_end_sequence(engine, piece->of, err);
+}
+
 static enum error_code take_tokens(struct engine *engine, struct error *err)
 {
     const struct iteration *const now = engine->pages.now;
@@ -184,10 +192,10 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
     for (int64_t i = 0; i < now->pieces && !e; i++) {
         if (!now->piece[i].samples) continue;
         if (engine->came) note_came(engine, now->piece[i].of);
-        if (engine->spoken) e = engine_say(engine, now->piece[i].of, err);
+        if (engine->spoken && !(engine->apart && apart_prompts(engine))) e = engine_say(engine, now->piece[i].of, err);
     }
     for (int64_t i = 0; i < now->pieces && !e; i++)
-        if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
+        e = end_or_hand_over(engine, &now->piece[i], err);
     return e;
 }
 
@@ -210,7 +218,7 @@ enum error_code engine_attend_others(struct engine *engine, struct error *err)
 /* Requests are dealt in turn. */
 static int64_t next_of_replica(const struct engine *engine, int64_t from)
 {
-    const int64_t replicas = engine_plan(engine)->mesh.size[DP];
+    const int64_t replicas = engine->apart ? engine->job->prompt_replicas : engine_plan(engine)->mesh.size[DP];
     return from + (engine->number - from % replicas + replicas) % replicas;
 }
 
@@ -237,11 +245,10 @@ static enum error_code admit(struct engine *engine, struct error *err)
 }
 
 /* Nobody runs or waits: the devices wait for the next request. */
-static void wait_for_next(struct engine *engine)
+void engine_wait(struct engine *engine, int64_t until)
 {
-    const int64_t arrival = engine->job->requests->at[engine->next].arrival;
-    if (arrival > engine->now) engine->now = arrival;
-    if (arrival > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, arrival);
+    if (until > engine->now) engine->now = until;
+    if (until > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, until);
 }
 
 /* Replicas that share experts tell each other whether they have work, and when the next request of any comes. */
@@ -275,8 +282,7 @@ static enum error_code answer_in_step(struct engine *engine, struct error *err)
         if (!e) e = look_out(engine, &all, err);
         if (e || (!all.works && all.next == INT64_MAX)) break;
         if (!all.works) {
-            if (all.next > engine->now) engine->now = all.next;
-            if (all.next > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, all.next);
+            engine_wait(engine, all.next);
         } else if (scheduler_idle(&engine->scheduler)) e = engine_attend_others(engine, err);
         else e = engine_iterate(engine, err);
     }
@@ -286,16 +292,18 @@ static enum error_code answer_in_step(struct engine *engine, struct error *err)
 static enum error_code answer_all(struct engine *engine, struct error *err)
 {
     if (engine_in_step(engine)) return answer_in_step(engine, err);
+    if (engine->apart && !apart_prompts(engine)) return apart_answer(engine, err);
     enum error_code e = OK;
     engine->next = next_of_replica(engine, 0);
     while (!e) {
         e = admit(engine, err);
         if (!e && !scheduler_idle(&engine->scheduler)) {
             e = engine_iterate(engine, err);
-        } else if (!e && engine->next < engine->job->requests->count) wait_for_next(engine);
+        } else if (!e && engine->next < engine->job->requests->count) 
+            engine_wait(engine, engine->job->requests->at[engine->next].arrival);
         else break;
     }
-    return e;
+    return e || engine->apart == NULL ? e : apart_end(engine, err);
 }
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
@@ -346,6 +354,7 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     for (int i = 0; i < engine->replica.size && !e; i++)
         if (engine->replica.member[i] == last) engine->root = i;
     if (!e) e = group_along(&engine->last, engine->trainer->comm, m, TRAFFIC_TENSOR, AXIS_BIT(TP) | AXIS_BIT(CP), err);
+    if (!e) e = apart_open(engine, err);
     if (!e) e = record_open(&engine->record, engine->job->requests, err);
     if (!e) e = make_lists(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
@@ -371,6 +380,7 @@ void engine_close(struct engine *engine)
     free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
     free(engine->sampled);
     free(engine->p), free(engine->told), free(engine->came);
+    apart_close(engine);
     group_close(&engine->replica), group_close(&engine->last);
     serving_record_free(&engine->record);
 }

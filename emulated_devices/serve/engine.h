@@ -26,6 +26,7 @@ struct serving_job {
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
     bool check;                         /* compare each answer with the one-device model */
+    int prompt_replicas;                /* the first so many replicas compute prompts, the others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
     struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
 };
@@ -61,6 +62,12 @@ struct serving_record {
 /** Whether this engine serves a plan: what it does not do is refused by its flag.
  *  @return OK, or ERR_PLAN. */
 enum error_code serving_takes(const struct plan *, const struct serving_limits *, struct error *);
+
+/** The replica that has a request's answer. */
+static inline int64_t replica_of_answer(const struct serving_job *job, int replicas, int64_t request)
+{
+    return job->prompt_replicas + request % (replicas - job->prompt_replicas);
+}
 
 /** Whether the cache has room for each request alone.  @return OK, or ERR_USAGE naming the first that has not. */
 enum error_code serving_fits(const struct requests *, const struct serving_limits *, struct error *);

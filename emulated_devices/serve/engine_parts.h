@@ -43,6 +43,7 @@ struct engine {
     struct judge judge;                 /* with a check, where tokens are drawn */
     struct serving_record record;       /* of this device */
     struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
+    struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */
 };
 
@@ -63,6 +64,35 @@ enum error_code engine_admit(struct engine *, int64_t request, struct error *);
 /** Take part in an iteration in which this replica has nothing to compute, because others send tokens to its experts.
  *  Collective over the replica.  @return as engine_iterate. */
 enum error_code engine_attend_others(struct engine *, struct error *);
+
+/** Have what replicas need of which some compute prompts alone.  Collective; makes no messages.
+ *  @return OK or ERR_MEMORY. */
+enum error_code apart_open(struct engine *, struct error *);
+void apart_close(struct engine *);
+
+/** A sequence of a replica for prompts has its first token: hand it over, and forget it.  @return as engine_iterate. */
+enum error_code apart_hand_over(struct engine *, struct sequence *, struct error *);
+
+/** Answer all requests whose prompts other replicas compute.  Collective over the replica.  @return as engine_iterate. */
+enum error_code apart_answer(struct engine *, struct error *);
+
+/** Tell the other replicas that no request follows, and wait until they have taken all.  @return OK or ERR_COMM. */
+enum error_code apart_end(struct engine *, struct error *);
+
+/** Whether this replica computes prompts alone. */
+static inline bool apart_prompts(const struct engine *engine)
+{
+    return engine->number < engine->job->prompt_replicas;
+}
+
+/** A sequence has ended: it is recorded, judged and freed.  @return OK, ERR_MEMORY, or errors of the judge. */
+enum error_code engine_end_sequence(struct engine *, struct sequence *, struct error *);
+
+/** Room for one more row of a request's logits.  @return OK or ERR_MEMORY. */
+enum error_code engine_keep_row(struct engine *, int64_t request, const char *row, struct error *);
+
+/** Nobody runs or waits: the devices wait until a time. */
+void engine_wait(struct engine *, int64_t until);
 
 /** Whether replicas wait for each other in each iteration, since they share experts. */
 static inline bool engine_in_step(const struct engine *engine) { return engine_plan(engine)->ep > 1; }

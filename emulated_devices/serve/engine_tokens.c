@@ -47,11 +47,9 @@ static char *join_columns(const struct engine *engine, const char *all, const st
     return whole;
 }
 
-/* Room for one more row of a sequence's logits. */
-static enum error_code keep_row(struct engine *engine, const struct sequence *sequence, const char *row,
-                                struct error *err)
+enum error_code engine_keep_row(struct engine *engine, int64_t request, const char *row, struct error *err)
 {
-    struct kept_logits *const kept = &engine->kept[sequence->number];
+    struct kept_logits *const kept = &engine->kept[request];
     const size_t bytes = (size_t)vocabulary(engine) * dtype_size(device_of(engine)->dtype);
     if (kept->rows == kept->room) {
         const int64_t room = kept->room > 0 ? 2 * kept->room : 8;
@@ -87,7 +85,7 @@ static enum error_code draw_tokens(struct engine *engine, const char *logits, in
     for (int64_t i = 0, row = 0; i < now->pieces && !e; i++) {
         if (!now->piece[i].samples) continue;
         e = draw_token(engine, now->piece[i].of, all, row, &token[row], err);
-        if (!e && engine->job->check) e = keep_row(engine, now->piece[i].of, logits + (size_t)row * bytes, err);
+        if (!e && engine->job->check) e = engine_keep_row(engine, now->piece[i].of->number, logits + (size_t)row * bytes, err);
         row++;
     }
     return e;

@@ -115,6 +115,27 @@ enum error_code pages_swap(struct pages *pages, const struct iteration *now, str
     return e;
 }
 
+void pages_gather(const struct pages *pages, int64_t layer, const int64_t *block, int64_t count, struct tensor list)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const struct tensor from = kv_block_at(pages, pages->kv[layer], block[i]), to = kv_block_at(pages, list, i);
+        device_copy(device_of(pages), to.data, from.data, tensor_bytes(from));
+    }
+}
+
+enum error_code pages_put_away(struct pages *pages, int64_t layer, const int64_t *away, int64_t count,
+                               struct tensor list, struct error *err)
+{
+    enum error_code e = OK;
+    for (int64_t i = 0; i < count && !e; i++) {
+        picoseconds when = device_of(pages)->clock.now;
+        e = tier_write(&pages->tier, kv_block_at(pages, pages->home[layer], away[i]), kv_block_at(pages, list, i), &when,
+                       err);
+        if (when > device_of(pages)->clock.now) clock_wait(&device_of(pages)->clock, when);
+    }
+    return e;
+}
+
 struct tier_traffic pages_swapped(const struct pages *pages, int64_t outs, int64_t ins)
 {
     struct tier_traffic all = { 0 };

@@ -42,6 +42,15 @@ enum error_code pages_swap(struct pages *, const struct iteration *, struct erro
 /** The traffic with the host that copies of so many blocks are: an operation for each block of a layer. */
 struct tier_traffic pages_swapped(const struct pages *, int64_t outs, int64_t ins);
 
+/** Numbers of a layer's block: of its tokens, keys and values. */
+static inline int64_t pages_block(const struct pages *pages) { return pages->tokens * pages->width; }
+
+/** Copy blocks of a layer of the cache one behind the other; and such a list to blocks of the host.  Local.
+ *  @param list  [count blocks of numbers]  @return OK. */
+void pages_gather(const struct pages *, int64_t layer, const int64_t *block, int64_t count, struct tensor list);
+enum error_code pages_put_away(struct pages *, int64_t layer, const int64_t *away, int64_t count, struct tensor list,
+                               struct error *);
+
 /** Write the keys and values of the iteration's rows to their blocks, and attend.  For struct answering.  Local.
  *  @return OK or ERR_MEMORY. */
 enum error_code pages_attend(struct pages *, const struct answering_attention *, struct error *);

@@ -29,9 +29,15 @@ static void print_head(const struct serving_report *report)
 {
     const struct plan *const p = report->job->plan;
     const struct serving_metrics *const m = &report->metrics;
-    say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
-        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+    char cp[24] = "", ep[24] = "";
+    if (p->mesh.size[CP] > 1) snprintf(cp, sizeof cp, " x cp %d", p->mesh.size[CP]);
+    if (p->ep > 1) snprintf(ep, sizeof ep, ", ep %d,", p->ep);
+    say(stdout, 8, "model   %s, %s%s, on dp %d%s x tp %d x pp %d%s of %s", p->model.name, dtype_name(p->dtype),
+        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], cp, p->mesh.size[TP], p->mesh.size[PP], ep,
         report->cluster);
+    if (report->job->prompt_replicas > 0)
+        say(stdout, 8, "        %d replica%s for prompts, %d for answers", report->job->prompt_replicas,
+            plural(report->job->prompt_replicas), p->mesh.size[DP] - report->job->prompt_replicas);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
@@ -46,12 +52,12 @@ static void print_cache(const struct serving_report *report)
         (long long)l->block_tokens, size_format(report->record->replica[0].cache_bytes).text);
     say(stdout, 8, "        at most %lld used, %.1f %% on average; %lld preemption%s", (long long)m->most_blocks,
         100 * m->used, (long long)m->preemptions, plural(m->preemptions));
+    say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
+        plural(m->shared_tokens));
     if (l->host_blocks > 0)
         say(stdout, 8, "host    %lld blocks a replica; %lld went there, %lld came back: %s of the devices that draw",
             (long long)l->host_blocks, (long long)m->outs, (long long)m->ins,
             size_format((double)m->host_bytes).text);
-    say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
-        plural(m->shared_tokens));
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
         plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
 }
@@ -152,6 +158,8 @@ static void add_data(const struct serving_report *report)
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
              (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);
+    json_add(data, "cp %d ep %d prompt_replicas %d host_blocks %g", p->mesh.size[CP], p->ep > 1 ? p->ep : 1,
+             report->job->prompt_replicas, (double)report->job->limits.host_blocks);
     if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);

@@ -78,6 +78,17 @@ void scheduler_add(struct scheduler *scheduler, struct sequence *sequence)
     scheduler->latest = sequence;
 }
 
+bool scheduler_add_kept(struct scheduler *scheduler, struct sequence *sequence, int64_t kept)
+{
+    const int64_t n = blocks_for(&scheduler->host, kept);
+    if (n > scheduler->host.free) return false;
+    blocks_take(&scheduler->host, sequence->away, n);
+    sequence->aways = n, sequence->kept = kept, sequence->handed = true;
+    scheduler->counts.outs += n;
+    scheduler_add(scheduler, sequence);
+    return true;
+}
+
 static void wait_first(struct scheduler *scheduler, struct sequence *sequence)
 {
     sequence->next = scheduler->waiting;
@@ -216,8 +227,9 @@ static bool start_first(struct scheduler *scheduler, int64_t *left)
     bring_back(scheduler, s, found);
     leave_waiting(scheduler);
     scheduler->running[scheduler->active++] = s;
-    if (s->preempted == 0) scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
-    s->shared += shared;
+    if (s->preempted == 0 && !s->handed)
+        scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
+    if (!s->handed) s->shared += shared;
     add_piece(&scheduler->now, s, n);
     scheduler->now.started++;
     *left -= n;

@@ -52,6 +52,7 @@ struct sequence {
     int64_t hashes, registered;         /* known so far; blocks that can be found */
     int64_t shared;                     /* tokens found in the cache, over all of its starts */
     int64_t *away, aways, kept;         /* [aways] blocks of the host; the tokens that they hold; owned */
+    bool handed;                        /* its prompt was computed elsewhere */
     int64_t preempted;                  /* how often */
     enum finish finish;                 /* whether it has ended, and why */
     struct sequence *next;              /* behind it, among those that wait */
@@ -114,6 +115,10 @@ void scheduler_add(struct scheduler *, struct sequence *);
 /** A sequence is wanted no more: its blocks are released, and it neither runs nor waits.  Between scheduler_take and
  *  scheduler_plan. */
 void scheduler_drop(struct scheduler *, struct sequence *);
+
+/** A sequence has come whose first tokens were computed elsewhere: the host gets their keys and values, in its blocks
+ *  `away`, and the sequence waits.  @return false: the host has no room, and nothing has changed. */
+bool scheduler_add_kept(struct scheduler *, struct sequence *, int64_t kept);
 
 /** Whether no sequence runs or waits. */
 bool scheduler_idle(const struct scheduler *);

@@ -20,7 +20,7 @@ enum { USUAL_ROOM = 8 };                /* of the longest request, in a cache wh
 
 static struct serve_words {
     const char *trace, *draw, *write_trace, *answers, *check;
-    int requests, shared, step_tokens, running, chunk, block, blocks, host_blocks;
+    int requests, shared, step_tokens, running, chunk, block, blocks, host_blocks, prompt_replicas;
     double scale, rate, temperature, first_token, per_token;
     bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
     bool streams, port_given, host_given, open_given, connections_given, time_given, name_given;
@@ -80,6 +80,9 @@ const struct option serve_options[] = {
               "are computed again" },
     { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
       .help = "tokens whose keys and values are in the cache are not computed again" },
+    { "--prompt-replicas", "N", OPTION_INT, &words.prompt_replicas, .min = 0, .max = 1e6,
+      .help = "the first N of dp replicas compute prompts alone, and send first tokens and pages to the others; 0: all "
+              "compute both" },
     { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
     { "--first-token", "SECONDS", OPTION_DOUBLE, &words.first_token, .min = 0, .max = 1e9,
       .help = "target of goodput: time to a request's first token; 0: any" },
@@ -114,8 +117,9 @@ static enum error_code check_words(struct error *err)
         if (of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --port", of_port[i].flag);
     for (size_t i = 0; i < sizeof not_of_port / sizeof *not_of_port && words.port_given; i++)
         if (not_of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --trace and --draw", not_of_port[i].flag);
-    if (words.streams && document_data())
-        return fail(err, ERR_USAGE, "--stream: --json keeps what is printed until the end; give one of both");
+    if ((words.streams || words.port_given) && document_data())
+        return fail(err, ERR_USAGE, "%s: --json keeps what is printed until the end; give one of both",
+                    words.streams ? "--stream" : "--port");
     return words.port_given ? server_there(err) : OK;
 }
 
@@ -155,6 +159,32 @@ static int64_t usual_blocks(const struct requests *requests, int64_t longest)
     return USUAL_ROOM * ((most + words.block - 1) / words.block);
 }
 
+static enum error_code check_apart(const struct train_options *options, struct error *err)
+{
+    const int n = words.prompt_replicas, dp = options->plan.mesh.size[DP];
+    if (n == 0) return OK;
+    if (n >= dp)
+        return fail(err, ERR_USAGE, "--prompt-replicas %d: of --dp %d replicas at least one must write answers", n, dp);
+    if (options->plan.ep > 1)
+        return fail(err, ERR_PLAN, "--prompt-replicas: is not served with --ep: replicas that share experts compute "
+                    "together");
+    if (words.port_given)
+        return fail(err, ERR_USAGE, "--prompt-replicas: is not served with --port, whose replicas go in rounds");
+    return OK;
+}
+
+/* The pages of each prompt wait in the host's memory. */
+static enum error_code apart_fits(const struct serving_job *job, struct error *err)
+{
+    const struct serving_limits *const l = &job->limits;
+    for (int64_t i = 0; i < job->requests->count && job->prompt_replicas > 0; i++)
+        if (job->requests->at[i].prompt.count > l->host_blocks * l->block_tokens)
+            return fail(err, ERR_USAGE, "--host-blocks %lld: have room for %lld tokens; the prompt of request %.60s has "
+                        "%lld", (long long)l->host_blocks, (long long)(l->host_blocks * l->block_tokens),
+                        job->requests->at[i].name, (long long)job->requests->at[i].prompt.count);
+    return OK;
+}
+
 static void serve_close(struct serve_run *run)
 {
     requests_free(&run->requests);
@@ -170,14 +200,18 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
     if (e) return e;
     run->job = (struct serving_job){
         .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
+        .prompt_replicas = words.prompt_replicas,
         .check = words.check != NULL, .streams = words.streams, .tokenizer = run->tokenizer,
         .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
                     .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
-                    .host_blocks = words.host_blocks,
+                    .host_blocks = words.host_blocks || words.prompt_replicas == 0 ? words.host_blocks
+                                   : words.blocks ? words.blocks : usual_blocks(&run->requests, 1),
                     .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests,
                                                                          words.port_given ? options->plan.S : 1) },
     };
-    e = serving_takes(&options->plan, &run->job.limits, err);
+    e = check_apart(options, err);
+    if (!e) e = serving_takes(&options->plan, &run->job.limits, err);
+    if (!e) e = apart_fits(&run->job, err);
     return e ? e : serving_fits(&run->requests, &run->job.limits, err);
 }
 

@@ -5,9 +5,7 @@
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/report.h"
-#include "ref/io/document.h"
 #include "ref/io/figures.h"
-#include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
@@ -131,16 +129,9 @@ static enum error_code tell_end(const struct reception *desk, const struct live_
 {
     const struct front_counts c = front_counts_of(desk->front);
     const bool exact = live->job->plan->model.exact, judges = live->job->check && c.tokens > 0;
-    cJSON *const data = document_data();
     say_clients(&c);
     say_replicas(record, &live->job->limits);
     if (judges) verdict_print(verdict, exact);
-    if (data)
-        json_add(data, "model %s answered %g left %g late %g refused %g prompt_tokens %g tokens %g seconds %.17g"
-                 " first_token_mean %.17g first_token_most %.17g", desk->name, (double)c.answered, (double)c.left,
-                 (double)c.late, (double)c.refused, (double)c.prompt_tokens, (double)c.tokens, c.seconds,
-                 c.first_mean, c.first_most);
-    if (data && judges) verdict_add_json(data, verdict);
     const enum error_code e = check_blocks(record, &live->job->limits, err);
     return e || !judges ? e : verdict_holds(verdict, exact, err);
 }
