@@ -437,6 +437,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     int64_t usual_batch;
     enum error_code e = take_model(options, words, &usual_batch, err);
     take_experts(p, words->dispatch, words->size);
+    if (words->serves) words->batch = words->size[DP];
     if (!e) e = mesh_make(&p->mesh, words->size, err);
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
     if (!e && words->infers) e = take_inference(options, err);
@@ -569,7 +570,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
 /* A replica answers its requests iteration by iteration: the plan has a sequence for each, and one microbatch. */
 static enum error_code take_replicas(struct train_words *words, struct error *err)
 {
-    words->batch = words->size[DP], words->micro = 1;
+    words->micro = 1;
     if (words->backend && backend_find(words->backend) && !backend_find(words->backend)->has_numbers)
         return fail(err, ERR_USAGE, "--backend %s: only counts, and an answer is made of numbers", words->backend);
     return OK;
