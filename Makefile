@@ -76,7 +76,7 @@ override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING 
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
 # GNU libmicrohttpd is optional: without it `orrery serve --port` says so by name.
-HTTP_LIB := $(shell printf '\043include <microhttpd.h>\n' | $(CC) $(CFLAGS) -E -x c - >/dev/null 2>&1 && echo -lmicrohttpd)
+HTTP_LIB := $(shell printf '\043include <microhttpd.h>\n' | $(CC) $(SYSTEM_FLAGS) -E -x c - >/dev/null 2>&1 && echo -lmicrohttpd)
 LDLIBS   := $(BLAS_LIBS) $(HTTP_LIB) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.

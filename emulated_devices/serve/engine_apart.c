@@ -41,29 +41,30 @@ enum error_code apart_open(struct engine *engine, struct error *err)
     const struct mesh *const m = &engine_plan(engine)->mesh;
     const int prompts = engine->job->prompt_replicas, all = m->size[DP];
     if (prompts == 0) return OK;
-    struct apart *const a = calloc(1, sizeof *a);
-    engine->apart = a;
-    if (a == NULL) return fail(err, ERR_MEMORY, "no memory for replicas apart");
+    struct apart *const apart = calloc(1, sizeof *apart);
+    engine->apart = apart;
+    if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for replicas apart");
     const int others = apart_prompts(engine) ? all - prompts : prompts, first = apart_prompts(engine) ? prompts : 0;
-    a->pair = calloc((size_t)others, sizeof *a->pair), a->next = calloc((size_t)others, sizeof *a->next);
-    a->known = calloc((size_t)others, sizeof *a->known), a->over = calloc((size_t)others, sizeof *a->over);
-    enum error_code e = a->pair && a->next && a->known && a->over ? OK
+    apart->pair = calloc((size_t)others, sizeof *apart->pair), apart->next = calloc((size_t)others, sizeof *apart->next);
+    apart->known = calloc((size_t)others, sizeof *apart->known);
+    apart->over = calloc((size_t)others, sizeof *apart->over);
+    enum error_code e = apart->pair && apart->next && apart->known && apart->over ? OK
                         : fail(err, ERR_MEMORY, "no memory for %d replicas apart", others);
     for (int i = 0; i < others && !e; i++) {
         const int rank = comm_of(engine)->rank, other = mesh_neighbour(m, rank, DP, first + i);
         const int members[2] = { rank < other ? rank : other, rank < other ? other : rank };
-        e = group_of(&a->pair[i], comm_of(engine), members, 2, TRAFFIC_ATTENTION, AXIS_BIT(DP), err);
-        if (!e) a->others++;
+        e = group_of(&apart->pair[i], comm_of(engine), members, 2, TRAFFIC_ATTENTION, AXIS_BIT(DP), err);
+        if (!e) apart->others++;
     }
     return e;
 }
 
 void apart_close(struct engine *engine)
 {
-    struct apart *const a = engine->apart;
-    if (a == NULL) return;
-    for (int i = 0; i < a->others; i++) group_close(&a->pair[i]);
-    free(a->pair), free(a->next), free(a->known), free(a->over), free(a->leaving), free(a);
+    struct apart *const apart = engine->apart;
+    if (apart == NULL) return;
+    for (int i = 0; i < apart->others; i++) group_close(&apart->pair[i]);
+    free(apart->pair), free(apart->next), free(apart->known), free(apart->over), free(apart->leaving), free(apart);
     engine->apart = NULL;
 }
 
@@ -73,16 +74,16 @@ void apart_close(struct engine *engine)
 static enum error_code send_tensor(struct engine *engine, struct group *pair, enum operation operation,
                                    struct tensor data, struct error *err)
 {
-    struct apart *const a = engine->apart;
+    struct apart *const apart = engine->apart;
     struct exchange x = exchange_begin(pair, operation);
-    if (a->count == a->room) {
-        const int64_t room = a->room > 0 ? 2 * a->room : 64;
-        struct leaving *const more = realloc(a->leaving, (size_t)room * sizeof *more);
+    if (apart->count == apart->room) {
+        const int64_t room = apart->room > 0 ? 2 * apart->room : 64;
+        struct leaving *const more = realloc(apart->leaving, (size_t)room * sizeof *more);
         if (more == NULL) return fail(err, ERR_MEMORY, "no memory for messages");
-        a->leaving = more, a->room = room;
+        apart->leaving = more, apart->room = room;
     }
     const struct message m = message_send(&x, 1 - pair->rank, data.data, tensor_bytes(data));
-    a->leaving[a->count++] = (struct leaving){ m, data };
+    apart->leaving[apart->count++] = (struct leaving){ m, data };
     return OK;
 }
 
@@ -151,15 +152,15 @@ enum error_code apart_hand_over(struct engine *engine, struct sequence *sequence
 
 enum error_code apart_end(struct engine *engine, struct error *err)
 {
-    struct apart *const a = engine->apart;
+    struct apart *const apart = engine->apart;
     const struct handed nothing = { .request = NO_REQUEST };
     enum error_code e = OK;
-    for (int i = 0; i < a->others && !e; i++) e = send_head(engine, &a->pair[i], &nothing, err);
-    for (int64_t i = 0; i < a->count && !e; i++) {
-        e = message_wait(comm_of(engine), a->leaving[i].message, err);
-        device_free(device_of(engine), a->leaving[i].data);
+    for (int i = 0; i < apart->others && !e; i++) e = send_head(engine, &apart->pair[i], &nothing, err);
+    for (int64_t i = 0; i < apart->count && !e; i++) {
+        e = message_wait(comm_of(engine), apart->leaving[i].message, err);
+        device_free(device_of(engine), apart->leaving[i].data);
     }
-    a->count = 0;
+    apart->count = 0;
     return e;
 }
 
@@ -167,23 +168,23 @@ enum error_code apart_end(struct engine *engine, struct error *err)
 
 static enum error_code hear_next(struct engine *engine, int other, struct error *err)
 {
-    struct apart *const a = engine->apart;
-    struct group *const pair = &a->pair[other];
+    struct apart *const apart = engine->apart;
+    struct group *const pair = &apart->pair[other];
     const struct tensor data = device_list(device_of(engine), HANDED / 4);
     if (data.data == NULL) return fail(err, ERR_MEMORY, "no memory for a message");
     struct exchange x = exchange_begin(pair, POINT_TO_POINT);
     enum error_code e = message_wait(comm_of(engine), message_receive(&x, 1 - pair->rank, data.data, HANDED), err);
-    device_copy(device_of(engine), &a->next[other], data.data, HANDED);
+    device_copy(device_of(engine), &apart->next[other], data.data, HANDED);
     device_free(device_of(engine), data);
-    a->known[other] = true, a->over[other] = a->next[other].request == NO_REQUEST;
-    if (e || a->over[other] || !engine->job->check || !engine->draws) return e;
+    apart->known[other] = true, apart->over[other] = apart->next[other].request == NO_REQUEST;
+    if (e || apart->over[other] || !engine->job->check || !engine->draws) return e;
     const uint64_t bytes = (uint64_t)vocabulary(engine) * dtype_size(device_of(engine)->dtype);
     const struct tensor row = device_tensor_2d(device_of(engine), BUFFERS, 1, vocabulary(engine));
     if (row.data == NULL) return fail(err, ERR_MEMORY, "no memory for a row of logits");
     x = exchange_begin(pair, CONTROL);
     e = exchange_both(&x, -1, NULL, 0, 1 - pair->rank, row.data, bytes, err);
     const void *const view = host_read(device_of(engine), row.data, bytes);
-    if (!e) e = engine_keep_row(engine, a->next[other].request, view, err);
+    if (!e) e = engine_keep_row(engine, apart->next[other].request, view, err);
     host_done(device_of(engine), view);
     device_free(device_of(engine), row);
     return e;
@@ -211,8 +212,8 @@ static enum error_code take_pages(struct engine *engine, struct group *pair, con
 /* @param[out] taken  false: the host has no room yet. */
 static enum error_code take_over(struct engine *engine, int other, bool *taken, struct error *err)
 {
-    struct apart *const a = engine->apart;
-    const struct handed *const head = &a->next[other];
+    struct apart *const apart = engine->apart;
+    const struct handed *const head = &apart->next[other];
     const struct request *const r = &engine->job->requests->at[head->request];
     const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
     struct sequence *const s = sequence_new(head->request, r->prompt.id, r->prompt.count, &end,
@@ -222,36 +223,36 @@ static enum error_code take_over(struct engine *engine, int other, bool *taken, 
     s->finish = (enum finish)head->finish, s->preempted = head->preempted, s->shared = head->shared;
     *taken = s->finish != NOT_FINISHED || scheduler_add_kept(&engine->scheduler, s, r->prompt.count);
     if (!*taken) return sequence_free(s), OK;
-    a->known[other] = false;
+    apart->known[other] = false;
     engine->sequence[head->request] = s;
     engine->record.time[engine->record.first[head->request]] = head->time;
     enum error_code e = engine->spoken ? engine_say(engine, s, err) : OK;
     if (!e && s->finish != NOT_FINISHED) return engine_end_sequence(engine, s, err);
-    return e ? e : take_pages(engine, &a->pair[other], s, err);
+    return e ? e : take_pages(engine, &apart->pair[other], s, err);
 }
 
 /* The replica whose next request comes first; -1: none has one. */
-static int earliest(const struct apart *a)
+static int earliest(const struct apart *apart)
 {
     int best = -1;
-    for (int i = 0; i < a->others; i++)
-        if (!a->over[i] && (best < 0 || a->next[i].time < a->next[best].time)) best = i;
+    for (int i = 0; i < apart->others; i++)
+        if (!apart->over[i] && (best < 0 || apart->next[i].time < apart->next[best].time)) best = i;
     return best;
 }
 
 enum error_code apart_answer(struct engine *engine, struct error *err)
 {
-    struct apart *const a = engine->apart;
+    struct apart *const apart = engine->apart;
     enum error_code e = OK;
     while (!e) {
         bool taken = false;
-        for (int i = 0; i < a->others && !e; i++)
-            if (!a->known[i] && !a->over[i]) e = hear_next(engine, i, err);
-        const int first = e ? -1 : earliest(a);
-        if (!e && first >= 0 && a->next[first].time <= engine->now) e = take_over(engine, first, &taken, err);
+        for (int i = 0; i < apart->others && !e; i++)
+            if (!apart->known[i] && !apart->over[i]) e = hear_next(engine, i, err);
+        const int first = e ? -1 : earliest(apart);
+        if (!e && first >= 0 && apart->next[first].time <= engine->now) e = take_over(engine, first, &taken, err);
         if (e || taken) continue;
         if (!scheduler_idle(&engine->scheduler)) e = engine_iterate(engine, err);
-        else if (first >= 0) engine_wait(engine, a->next[first].time);
+        else if (first >= 0) engine_wait(engine, apart->next[first].time);
         else break;
     }
     return e;

@@ -73,7 +73,8 @@ void apart_close(struct engine *);
 /** A sequence of a replica for prompts has its first token: hand it over, and forget it.  @return as engine_iterate. */
 enum error_code apart_hand_over(struct engine *, struct sequence *, struct error *);
 
-/** Answer all requests whose prompts other replicas compute.  Collective over the replica.  @return as engine_iterate. */
+/** Answer all requests whose prompts other replicas compute.  Collective over the replica.
+ *  @return as engine_iterate. */
 enum error_code apart_answer(struct engine *, struct error *);
 
 /** Tell the other replicas that no request follows, and wait until they have taken all.  @return OK or ERR_COMM. */

@@ -58,7 +58,8 @@ static enum error_code bring_list(struct engine *engine, void *own, size_t each,
     if (!e) e = comm_bring(comm, own, bytes, all, err);
     const struct taken taken = { to, all, each, bytes };
     for (int64_t i = 0; i < n && !e && comm->rank == 0; i++)
-        take_entries(&taken, device_that_draws(p, replica_of_answer(engine->job, p->mesh.size[DP], i)), by_token ? first[i] : i,
+        take_entries(&taken, device_that_draws(p, replica_of_answer(engine->job, p->mesh.size[DP], i)),
+                     by_token ? first[i] : i,
                      by_token ? first[i + 1] : i + 1);
     free(all);
     return e;

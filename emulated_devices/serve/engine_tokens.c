@@ -20,7 +20,8 @@ static struct logits_part *parts_of_logits(const struct engine *engine, const st
         struct logits_part *const one = &part[m];
         one->row_part = mesh_coordinate(&p->mesh, members->member[m], CP);
         one->columns = plan_tensor_share(p, members->member[m]).tokens.count;
-        for (int64_t i = 0; i < engine->pages.now->samples; i++) one->rows += engine->sampled[i] % parts == one->row_part;
+        for (int64_t i = 0; i < engine->pages.now->samples; i++)
+            one->rows += engine->sampled[i] % parts == one->row_part;
         one->first = first, first += one->rows * one->columns;
     }
     return part;
@@ -85,7 +86,8 @@ static enum error_code draw_tokens(struct engine *engine, const char *logits, in
     for (int64_t i = 0, row = 0; i < now->pieces && !e; i++) {
         if (!now->piece[i].samples) continue;
         e = draw_token(engine, now->piece[i].of, all, row, &token[row], err);
-        if (!e && engine->job->check) e = engine_keep_row(engine, now->piece[i].of->number, logits + (size_t)row * bytes, err);
+        if (!e && engine->job->check)
+            e = engine_keep_row(engine, now->piece[i].of->number, logits + (size_t)row * bytes, err);
         row++;
     }
     return e;

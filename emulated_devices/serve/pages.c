@@ -99,15 +99,17 @@ enum error_code pages_swap(struct pages *pages, const struct iteration *now, str
         const struct tensor kv = pages->kv[l], home = pages->home[l];
         if (!tensor_present(kv)) continue;
         for (int64_t i = 0; i < now->outs && !e; i++) {
+            const struct block_copy *const copy = &now->out[i];
             picoseconds when = clock->now;
-            e = tier_write(&pages->tier, kv_block_at(pages, home, now->out[i].to), kv_block_at(pages, kv, now->out[i].from),
-                           &when, err);
+            e = tier_write(&pages->tier, kv_block_at(pages, home, copy->to), kv_block_at(pages, kv, copy->from), &when,
+                           err);
             end = when > end ? when : end;
         }
         for (int64_t i = 0; i < now->ins && !e; i++) {
+            const struct block_copy *const copy = &now->in[i];
             picoseconds when = clock->now;
-            e = tier_read(&pages->tier, kv_block_at(pages, kv, now->in[i].to), kv_block_at(pages, home, now->in[i].from),
-                          &when, err);
+            e = tier_read(&pages->tier, kv_block_at(pages, kv, copy->to), kv_block_at(pages, home, copy->from), &when,
+                          err);
             end = when > end ? when : end;
         }
     }
@@ -129,8 +131,8 @@ enum error_code pages_put_away(struct pages *pages, int64_t layer, const int64_t
     enum error_code e = OK;
     for (int64_t i = 0; i < count && !e; i++) {
         picoseconds when = device_of(pages)->clock.now;
-        e = tier_write(&pages->tier, kv_block_at(pages, pages->home[layer], away[i]), kv_block_at(pages, list, i), &when,
-                       err);
+        const struct tensor home = kv_block_at(pages, pages->home[layer], away[i]);
+        e = tier_write(&pages->tier, home, kv_block_at(pages, list, i), &when, err);
         if (when > device_of(pages)->clock.now) clock_wait(&device_of(pages)->clock, when);
     }
     return e;

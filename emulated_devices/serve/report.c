@@ -154,7 +154,8 @@ static void add_data(const struct serving_report *report)
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
     json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
-             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g host_bytes %g", per_second(m->requests, m->seconds),
+             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g"
+             " host_bytes %g", per_second(m->requests, m->seconds),
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
              (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);

@@ -1,5 +1,5 @@
-/* The table of open requests, between clients and devices: texts that end answers, clients that leave, requests that take
- * too long, and no place more than there are.
+/* The table of open requests, between clients and devices: texts that end answers, clients that leave, requests that
+ * take too long, and no place more than there are.
  * tier: check
  */
 #include "emulated_devices/serve/http/front.h"
