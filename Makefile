@@ -75,7 +75,9 @@ SANITIZE := -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit
 override CFLAGS += $(if $(FUZZ),$(SANITIZE) -fsanitize=fuzzer-no-link -DFUZZING -Wno-unknown-pragmas -Wno-unused-function -Wno-format,$(if $(SAN),$(SANITIZE),$(OPT) -DNDEBUG))
 # Plug-ins call functions of the program that loads them.
 PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
-LDLIBS   := $(BLAS_LIBS) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
+# GNU libmicrohttpd is optional: without it `orrery serve --port` says so by name.
+HTTP_LIB := $(shell printf '\043include <microhttpd.h>\n' | $(CC) $(SYSTEM_FLAGS) -E -x c - >/dev/null 2>&1 && echo -lmicrohttpd)
+LDLIBS   := $(BLAS_LIBS) $(HTTP_LIB) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
 ALSO     := Makefile $(B)/flags.is
@@ -146,6 +148,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_tokenizers.py --check
 	$(Q)$(PYTHON) golden/make_pipelines.py --check
 	$(Q)$(PYTHON) golden/make_sampling.py --check
+	$(Q)$(PYTHON) golden/make_chats.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check
@@ -488,6 +491,7 @@ $(B)/ref/%.o: ref/%.c $(ALSO)
 $(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
+$(B)/emulated_devices/serve/http/server.o: override CFLAGS += $(if $(HTTP_LIB),-DORRERY_HTTP)
 $(B)/emulated_devices/course/compile/plugin.o $(B)/emulated_devices/course/compile/build.o $(B)/emulated_devices/course/compile/workshop.o: override CFLAGS += $(PLUGINS)
 
 # $(call texts,HEADER,ARRAY,FILES): the texts of some files as strings of the program, so that an installed one has them.

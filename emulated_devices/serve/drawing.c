@@ -34,10 +34,10 @@ static enum error_code grow_kept(const struct drawing *drawing, struct kept_logi
 }
 
 /* One more row of a sequence's logits. */
-static enum error_code keep_row(struct drawing *drawing, const struct sequence *sequence, const char *row,
+static enum error_code keep_row(struct drawing *drawing, int64_t request, const char *row,
                                 const struct proposal *proposal, struct error *err)
 {
-    struct kept_logits *const kept = &drawing->kept[sequence->number];
+    struct kept_logits *const kept = &drawing->kept[request];
     const size_t V = (size_t)drawing->V, bytes = V * dtype_size(drawing->device->dtype);
     const enum error_code e = kept->rows == kept->room ? grow_kept(drawing, kept, err) : OK;
     if (e) return e;
@@ -97,7 +97,7 @@ static enum error_code draw_piece(struct drawing *drawing, const struct token_pi
             i < piece->proposals ? proposer_distribution(&drawing->proposer, s->number, i) : NULL };
         e = draw_token(drawing, s, s->count - s->prompt + i, &proposal, logits, row + i, &token[i], err);
         if (!e && drawing->job->check)
-            e = keep_row(drawing, s, tensor_rows_of(logits, row + i, 1).data, &proposal, err);
+            e = keep_row(drawing, s->number, tensor_rows_of(logits, row + i, 1).data, &proposal, err);
         goes_on = !e && token[i] == proposal.token && !ends_answer(s, token[i]);
     }
     return e;
@@ -141,13 +141,12 @@ enum error_code drawing_draw(struct drawing *drawing, const struct iteration *no
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
 /* The reference has the same weights: those of the files, or drawn from the same seed. */
-static enum error_code open_judge(struct drawing *drawing, struct error *err)
+static enum error_code open_judge(struct drawing *drawing, int64_t most, struct error *err)
 {
     const struct plan *const p = drawing->job->plan;
     enum error_code e = transformer_open(&drawing->model, &p->model, p->dtype, p->seed, err);
     if (!e && drawing->job->saved)
         e = fail_about(err, checkpoint_load_serial(&drawing->model, drawing->job->saved, err), "--model");
-    int64_t most = 1;
     for (int64_t i = 0; i < drawing->job->requests->count; i++) {
         const struct request *const r = &drawing->job->requests->at[i];
         if (r->prompt.count + r->most > most) most = r->prompt.count + r->most;
@@ -156,7 +155,7 @@ static enum error_code open_judge(struct drawing *drawing, struct error *err)
 }
 
 enum error_code drawing_open(struct drawing *drawing, const struct serving_job *job, struct device *device,
-                             struct error *err)
+                             int64_t most, struct error *err)
 {
     const int64_t n = job->requests->count, V = job->plan->model.V;
     *drawing = (struct drawing){ .job = job, .device = device, .V = V };
@@ -164,7 +163,7 @@ enum error_code drawing_open(struct drawing *drawing, const struct serving_job *
     drawing->p = malloc(2 * (size_t)V * sizeof *drawing->p);
     enum error_code e = drawing->kept && drawing->p ? OK : fail(err, ERR_MEMORY, "no memory to draw tokens");
     if (!e) e = proposer_open(&drawing->proposer, &job->speculation, device, &job->plan->model, n, err);
-    return !e && job->check ? open_judge(drawing, err) : e;
+    return !e && job->check ? open_judge(drawing, most, err) : e;
 }
 
 static void free_kept(struct kept_logits *kept)
@@ -194,7 +193,19 @@ enum error_code drawing_end(struct drawing *drawing, const struct sequence *sequ
     if (drawing->job->check)
         e = judge_answer(&drawing->judge, &drawing->job->requests->at[sequence->number], sequence->token,
                          sequence->count, logits, verdict, err);
-    free_kept(kept);
-    proposer_forget(&drawing->proposer, sequence->number);
+    drawing_forget(drawing, sequence->number);
     return e;
+}
+
+void drawing_forget(struct drawing *drawing, int64_t request)
+{
+    free_kept(&drawing->kept[request]);
+    proposer_forget(&drawing->proposer, request);
+}
+
+const void *drawing_row(const struct drawing *drawing, int64_t request) { return drawing->kept[request].data; }
+
+enum error_code drawing_keep(struct drawing *drawing, int64_t request, const void *row, struct error *err)
+{
+    return keep_row(drawing, request, row, &(struct proposal){ NO_PROPOSAL, NULL }, err);
 }

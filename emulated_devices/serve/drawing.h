@@ -25,8 +25,10 @@ struct drawing {
     struct judge judge;                 /* likewise */
 };
 
-/** @return OK; ERR_MEMORY; those of reading weights.  For drawing_close also after a failure. */
-enum error_code drawing_open(struct drawing *, const struct serving_job *, struct device *, struct error *);
+/** @param most  tokens of a prompt with its answer: the requests of the job may have more, those that come later not.
+ *  @return OK; ERR_MEMORY; those of reading weights.  For drawing_close also after a failure. */
+enum error_code drawing_open(struct drawing *, const struct serving_job *, struct device *, int64_t most,
+                             struct error *);
 void drawing_close(struct drawing *);
 
 /**
@@ -41,5 +43,13 @@ enum error_code drawing_draw(struct drawing *, const struct iteration *, const v
 
 /** A sequence has ended; with a check, judge its answer.  @return as judge_answer. */
 enum error_code drawing_end(struct drawing *, const struct sequence *, struct verdict *, struct error *);
+
+/** A sequence leaves without an end here: forget what is kept of its answer. */
+void drawing_forget(struct drawing *, int64_t request);
+
+/** With a check: the row of logits [V] that chose the first token of a request.  For another replica, which keeps it. */
+const void *drawing_row(const struct drawing *, int64_t request);
+/** @return OK or ERR_MEMORY. */
+enum error_code drawing_keep(struct drawing *, int64_t request, const void *row, struct error *);
 
 #endif

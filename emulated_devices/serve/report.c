@@ -30,10 +30,16 @@ static void print_head(const struct serving_report *report)
 {
     const struct plan *const p = report->job->plan;
     const struct serving_metrics *const m = &report->metrics;
-    say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
-        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
+    char cp[24] = "", ep[24] = "";
+    if (p->mesh.size[CP] > 1) snprintf(cp, sizeof cp, " x cp %d", p->mesh.size[CP]);
+    if (p->ep > 1) snprintf(ep, sizeof ep, ", ep %d,", p->ep);
+    say(stdout, 8, "model   %s, %s%s, on dp %d%s x tp %d x pp %d%s of %s", p->model.name, dtype_name(p->dtype),
+        p->model.exact ? " with exact sums" : "", p->mesh.size[DP], cp, p->mesh.size[TP], p->mesh.size[PP], ep,
         report->cluster);
     if (!report->numbers) say(stdout, 8, "        times alone: no number was computed");
+    if (report->job->prompt_replicas > 0)
+        say(stdout, 8, "        %d replica%s for prompts, %d for answers", report->job->prompt_replicas,
+            plural(report->job->prompt_replicas), p->mesh.size[DP] - report->job->prompt_replicas);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
@@ -50,6 +56,10 @@ static void print_cache(const struct serving_report *report)
         100 * m->used, (long long)m->preemptions, plural(m->preemptions));
     say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
         plural(m->shared_tokens));
+    if (l->host_blocks > 0)
+        say(stdout, 8, "host    %lld blocks a replica; %lld went there, %lld came back: %s of the devices that draw",
+            (long long)l->host_blocks, (long long)m->outs, (long long)m->ins,
+            size_format((double)m->host_bytes).text);
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
         plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
     if (l->ahead)
@@ -136,11 +146,9 @@ static void print_rates(const struct serving_report *report)
 }
 
 /* A line says what was judged, the next what could not be, and how near the logits were. */
-static void report_verdict(const struct serving_report *report)
+void verdict_print(const struct verdict *v, bool exact)
 {
-    const struct verdict *const v = &report->verdict;
     char line[300];
-    if (!report->job->check) return;
     const char *const word = v->wrong > 0 ? "WRONG" : v->open > 0 ? "NOT ENOUGH" : "OK";
     snprintf(line, sizeof line, "%s: %lld of %lld tokens are those of the request alone on one device", word,
              (long long)v->right, (long long)v->tokens);
@@ -149,7 +157,7 @@ static void report_verdict(const struct serving_report *report)
         say(stdout, 8, "        %lld cannot be judged: rounding could choose another; %lld of these are equal",
             (long long)v->open, (long long)v->open_equal);
     if (v->wrong > 0) say(stdout, 8, "        %lld wrong; first: %s", (long long)v->wrong, v->why);
-    if (report->job->plan->model.exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
+    if (exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
     else
         say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest,
             v->bound);
@@ -174,7 +182,7 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
         cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
 }
 
-static void add_check(cJSON *data, const struct verdict *v)
+void verdict_add_json(cJSON *data, const struct verdict *v)
 {
     json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %.17g"
              " bound %.17g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
@@ -208,13 +216,16 @@ static void add_data(const struct serving_report *report)
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
     json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
-             " most_blocks %g cache_used %.17g cache_bytes %g", per_second(m->requests, m->seconds),
+             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g"
+             " host_bytes %g", per_second(m->requests, m->seconds),
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
-             (double)report->record->replica[0].cache_bytes);
+             (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);
+    json_add(data, "cp %d ep %d prompt_replicas %d host_blocks %g", p->mesh.size[CP], p->ep > 1 ? p->ep : 1,
+             report->job->prompt_replicas, (double)report->job->limits.host_blocks);
     if (report->job->limits.ahead) json_add(data, "wasted_tokens %g", (double)m->wasted);
     add_proposals(data, report);
-    if (report->job->check) add_check(data, &report->verdict);
+    if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
 }
@@ -226,7 +237,7 @@ void serving_report_print(const struct serving_report *report)
     print_proposals(report);
     print_times(&report->metrics);
     print_rates(report);
-    report_verdict(report);
+    if (report->job->check) verdict_print(&report->verdict, report->job->plan->model.exact);
     add_data(report);
 }
 
@@ -277,14 +288,17 @@ enum error_code serving_answers_write(const struct serving_report *report, const
     return e;
 }
 
-enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+enum error_code verdict_holds(const struct verdict *v, bool exact, struct error *err)
 {
-    const struct verdict *const v = &report->verdict;
-    if (!report->job->check) return OK;
     if (v->wrong > 0)
         return fail(err, ERR_CHECK, "%lld of %lld tokens are wrong; first: %s", (long long)v->wrong,
                     (long long)v->tokens, v->why);
     if (v->open == 0) return OK;
     return fail(err, ERR_CHECK, "NOT ENOUGH: %lld of %lld tokens cannot be judged%s", (long long)v->open,
-                (long long)v->tokens, report->job->plan->model.exact ? "" : "; --arithmetic exact judges all");
+                (long long)v->tokens, exact ? "" : "; --arithmetic exact judges all");
+}
+
+enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+{
+    return report->job->check ? verdict_holds(&report->verdict, report->job->plan->model.exact, err) : OK;
 }

@@ -16,8 +16,8 @@ struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t cou
     if (s == NULL) return NULL;
     *s = (struct sequence){ .number = number, .prompt = count, .count = count, .end = *end,
                             .token = malloc(all * sizeof *s->token), .block = malloc(blocks * sizeof *s->block),
-                            .hash = malloc(blocks * sizeof *s->hash) };
-    if (s->token && s->block && s->hash) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
+                            .hash = malloc(blocks * sizeof *s->hash), .away = malloc(blocks * sizeof *s->away) };
+    if (s->token && s->block && s->hash && s->away) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
     sequence_free(s);
     return NULL;
 }
@@ -25,7 +25,7 @@ struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t cou
 void sequence_free(struct sequence *sequence)
 {
     if (sequence == NULL) return;
-    free(sequence->token), free(sequence->block), free(sequence->hash);
+    free(sequence->token), free(sequence->block), free(sequence->hash), free(sequence->away);
     free(sequence);
 }
 
@@ -47,17 +47,22 @@ enum error_code scheduler_open(struct scheduler *scheduler, const struct serving
     scheduler->running = calloc((size_t)limits->running + 1, sizeof *scheduler->running);
     scheduler->now.piece = calloc((size_t)limits->running + 1, sizeof *scheduler->now.piece);
     scheduler->now.ended = calloc((size_t)limits->running + 1, sizeof *scheduler->now.ended);
-    enum error_code e = scheduler->running && scheduler->now.piece && scheduler->now.ended ? OK
+    scheduler->now.out = calloc((size_t)limits->blocks + 1, sizeof *scheduler->now.out);
+    scheduler->now.in = calloc((size_t)limits->blocks + 1, sizeof *scheduler->now.in);
+    const struct iteration *const now = &scheduler->now;
+    enum error_code e = scheduler->running && now->piece && now->ended && now->out && now->in ? OK
                         : fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)limits->running);
     if (!e) e = block_pool_open(&scheduler->pool, limits->blocks, limits->block_tokens, err);
+    if (!e) e = block_pool_open(&scheduler->host, limits->host_blocks, limits->block_tokens, err);
     if (e) scheduler_close(scheduler);
     return e;
 }
 
 void scheduler_close(struct scheduler *scheduler)
 {
-    block_pool_close(&scheduler->pool);
-    free(scheduler->running), free(scheduler->now.piece), free(scheduler->now.ended);
+    const struct iteration *const now = &scheduler->now;
+    block_pool_close(&scheduler->pool), block_pool_close(&scheduler->host);
+    free(scheduler->running), free(now->piece), free(now->ended), free(now->out), free(now->in);
     *scheduler = (struct scheduler){ 0 };
 }
 
@@ -74,6 +79,17 @@ void scheduler_add(struct scheduler *scheduler, struct sequence *sequence)
     if (scheduler->waiting) scheduler->latest->next = sequence;
     else scheduler->waiting = sequence;
     scheduler->latest = sequence;
+}
+
+bool scheduler_add_kept(struct scheduler *scheduler, struct sequence *sequence, int64_t kept)
+{
+    const int64_t n = blocks_for(&scheduler->host, kept);
+    if (n > scheduler->host.free) return false;
+    blocks_take(&scheduler->host, sequence->away, n);
+    sequence->aways = n, sequence->kept = kept, sequence->handed = true;
+    scheduler->counts.outs += n;
+    scheduler_add(scheduler, sequence);
+    return true;
 }
 
 static void wait_first(struct scheduler *scheduler, struct sequence *sequence)
@@ -123,6 +139,14 @@ static void release(struct scheduler *scheduler, struct sequence *sequence)
     sequence->blocks = sequence->registered = 0;
 }
 
+/* Those of the host, too. */
+static void release_all(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release(scheduler, sequence);
+    blocks_release(&scheduler->host, sequence->away, sequence->aways);
+    sequence->aways = sequence->kept = 0;
+}
+
 /* The blocks of the cache that hold a sequence's longest prefix, but never all of its tokens: the last one's logits
  * are wanted.  @param[out] block  [blocks] room for all of its tokens.  @return how many. */
 static int64_t find_prefix(struct scheduler *scheduler, struct sequence *sequence, int64_t *block)
@@ -146,10 +170,33 @@ static void add_piece(struct iteration *now, struct sequence *sequence, int64_t 
     now->tokens += count, now->samples += more >= 0, now->proposals += more > 0 ? more : 0;
 }
 
-/* The last sequence that runs loses its blocks, and begins again with all of its tokens. */
+/* Copy the keys and values of a sequence to the host, if there is room for all of them. */
+static void send_away(struct scheduler *scheduler, struct sequence *sequence)
+{
+    struct iteration *const now = &scheduler->now;
+    const int64_t n = blocks_for(&scheduler->pool, sequence->computed);
+    if (n > scheduler->host.free) return;
+    blocks_take(&scheduler->host, sequence->away, n);
+    for (int64_t i = 0; i < n; i++)
+        now->out[now->outs++] = (struct block_copy){ sequence->block[i], sequence->away[i] };
+    sequence->aways = n, sequence->kept = sequence->computed;
+}
+
+/* Copy back what the cache has not, and give the host's blocks to others. */
+static void bring_back(struct scheduler *scheduler, struct sequence *sequence, int64_t found)
+{
+    struct iteration *const now = &scheduler->now;
+    for (int64_t i = found; i < sequence->aways; i++)
+        now->in[now->ins++] = (struct block_copy){ sequence->away[i], sequence->block[i] };
+    blocks_release(&scheduler->host, sequence->away, sequence->aways);
+    sequence->aways = sequence->kept = 0;
+}
+
+/* The last sequence that runs loses its blocks, and begins again with all of its tokens, or with those of the host. */
 static struct sequence *preempt_last(struct scheduler *scheduler)
 {
     struct sequence *const last = scheduler->running[--scheduler->active];
+    send_away(scheduler, last);
     release(scheduler, last);
     last->computed = last->proposals = 0;
     last->preempted++;
@@ -182,20 +229,23 @@ static bool start_first(struct scheduler *scheduler, int64_t *left)
     struct sequence *const s = scheduler->waiting;
     struct block_pool *const pool = &scheduler->pool;
     const int64_t found = find_prefix(scheduler, s, s->block), shared = found * pool->tokens;
-    int64_t n = s->count - shared, unused = 0;
+    const int64_t first = shared > s->kept ? shared : s->kept;
+    int64_t n = s->count - first, unused = 0;
     if (scheduler->limits.chunk > 0) n = least(n, scheduler->limits.chunk);
     if (scheduler->limits.whole_prompts && n > *left) return false;
     n = least(n, *left);
     for (int64_t i = 0; i < found; i++) unused += pool->block[s->block[i]].users == 0;
     /* Blocks that were found leave the queue before others are taken from it. */
-    if (blocks_for(pool, shared + n) - found > pool->free - unused) return false;
+    if (blocks_for(pool, first + n) - found > pool->free - unused) return false;
     for (int64_t i = 0; i < found; i++) block_use(pool, s->block[i]);
-    s->blocks = s->registered = found, s->computed = shared;
-    grow(scheduler, s, shared + n);
+    s->blocks = s->registered = found, s->computed = first;
+    grow(scheduler, s, first + n);
+    bring_back(scheduler, s, found);
     leave_waiting(scheduler);
     scheduler->running[scheduler->active++] = s;
-    if (s->preempted == 0) scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
-    s->shared += shared;
+    if (s->preempted == 0 && !s->handed)
+        scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
+    if (!s->handed) s->shared += shared;
     add_piece(&scheduler->now, s, n);
     scheduler->now.started++;
     *left -= n;
@@ -207,12 +257,13 @@ const struct iteration *scheduler_plan(struct scheduler *scheduler)
     struct iteration *const now = &scheduler->now;
     struct serving_counts *const counts = &scheduler->counts;
     int64_t left = scheduler->limits.step_tokens;
-    *now = (struct iteration){ .piece = now->piece, .ended = now->ended };
+    *now = (struct iteration){ .piece = now->piece, .ended = now->ended, .out = now->out, .in = now->in };
     plan_running(scheduler, &left);
     while (now->preempted == 0 && left > 0 && scheduler->waiting && scheduler->active < scheduler->limits.running)
         if (!start_first(scheduler, &left)) break;
     for (int64_t i = 0; i < now->pieces; i++) now->piece[i].of->computed += now->piece[i].count;
     const int64_t used = scheduler->pool.blocks - scheduler->pool.free;
+    counts->outs += now->outs, counts->ins += now->ins;
     counts->iterations++, counts->tokens += now->tokens, counts->used_blocks += (double)used;
     if (used > counts->most_blocks) counts->most_blocks = used;
     return now;
@@ -240,7 +291,7 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
 
 static void end_of_sequence(struct scheduler *scheduler, struct sequence *sequence)
 {
-    release(scheduler, sequence);
+    release_all(scheduler, sequence);
     scheduler->now.ended[scheduler->now.ends++] = sequence;
 }
 
@@ -291,6 +342,24 @@ enum error_code scheduler_take_proposed(struct scheduler *scheduler, const struc
     return scheduler_check(scheduler, err);
 }
 
+static void leave_list(struct scheduler *scheduler, const struct sequence *sequence)
+{
+    struct sequence *before = scheduler->waiting;
+    if (before == sequence) { leave_waiting(scheduler); return; }
+    while (before && before->next != sequence) before = before->next;
+    if (before == NULL) return;
+    before->next = sequence->next;
+    if (scheduler->latest == sequence) scheduler->latest = before;
+}
+
+void scheduler_drop(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release_all(scheduler, sequence);
+    for (int64_t i = 0; i < scheduler->active; i++)
+        if (scheduler->running[i] == sequence) { leave_running(scheduler, sequence); return; }
+    leave_list(scheduler, sequence);
+}
+
 enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token, struct error *err)
 {
     const struct iteration *const now = &scheduler->now;
@@ -303,7 +372,7 @@ enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token
 
 enum error_code scheduler_check(const struct scheduler *scheduler, struct error *err)
 {
-    int64_t lists = 0, users = 0;
+    int64_t lists = 0, users = 0, away = 0;
     for (int64_t i = 0; i < scheduler->active; i++) {
         const struct sequence *const s = scheduler->running[i];
         lists += s->blocks;
@@ -311,13 +380,19 @@ enum error_code scheduler_check(const struct scheduler *scheduler, struct error 
             return fail(err, ERR_INTERNAL, "sequence %lld has %lld tokens in %lld blocks of the cache",
                         (long long)s->number, (long long)s->computed, (long long)s->blocks);
     }
-    for (const struct sequence *s = scheduler->waiting; s; s = s->next)
+    for (const struct sequence *s = scheduler->waiting; s; s = s->next) {
+        away += s->aways;
         if (s->blocks > 0 || s->computed > 0)
             return fail(err, ERR_INTERNAL, "sequence %lld waits, and has %lld tokens in %lld blocks of the cache",
                         (long long)s->number, (long long)s->computed, (long long)s->blocks);
+    }
+    if (away != scheduler->host.blocks - scheduler->host.free)
+        return fail(err, ERR_INTERNAL, "sequences that wait have %lld blocks of the host; it counts %lld",
+                    (long long)away, (long long)(scheduler->host.blocks - scheduler->host.free));
     for (int64_t b = 0; b < scheduler->pool.blocks; b++) users += scheduler->pool.block[b].users;
     if (lists != users)
         return fail(err, ERR_INTERNAL, "sequences have %lld blocks in their lists; the cache counts %lld",
                     (long long)lists, (long long)users);
-    return block_pool_check(&scheduler->pool, err);
+    const enum error_code e = block_pool_check(&scheduler->pool, err);
+    return e ? e : block_pool_check(&scheduler->host, err);
 }

@@ -4,7 +4,8 @@
  * values are in the cache.  An iteration computes more of them, at most `step_tokens` of all sequences together:
  *
  *   1. of each running sequence, in their order.  Without blocks for it, the last running one is preempted: its blocks
- *      are released, nothing of it is computed any more, and it is the first that waits.
+ *      are released, nothing of it is computed any more, and it is the first that waits.  Where the host has room, its
+ *      keys and values are copied there first, and come back when it begins again.
  *   2. if nobody was preempted: of those that wait, first come first served, while there are tokens and blocks.  What
  *      the cache has of a prefix is not computed again.  The first without room stops the others.
  *
@@ -39,6 +40,7 @@ struct serving_limits {
     bool shares;                        /* prefixes that are in the cache are not computed again */
     bool ahead;                         /* an iteration is planned before the one before it has ended */
     int64_t blocks, block_tokens;       /* of the cache; tokens of each */
+    int64_t host_blocks;                /* of the host's tier, for preempted sequences; 0: they are computed again */
 };
 
 /* Stop tokens and the most tokens of an answer. */
@@ -59,6 +61,8 @@ struct sequence {
     struct sha256_text *hash;           /* [hashes] of its full blocks; owned */
     int64_t hashes, registered;         /* known so far; blocks that can be found */
     int64_t shared;                     /* tokens found in the cache, over all of its starts */
+    int64_t *away, aways, kept;         /* [aways] blocks of the host; the tokens that they hold; owned */
+    bool handed;                        /* its prompt was computed elsewhere */
     int64_t preempted;                  /* how often */
     enum finish finish;                 /* whether it has ended, and why */
     bool ending;                        /* its last token is a stop token, which the plan does not know yet */
@@ -75,6 +79,8 @@ struct token_piece {
 
 /* The tokens that a piece has given, and proposals behind them. */
 struct taken_tokens { const int32_t *token; int64_t tokens; const int32_t *proposal; int64_t proposals; };
+/* A block that is copied between the cache and the host, before an iteration computes. */
+struct block_copy { int64_t from, to; };
 
 struct iteration {
     struct token_piece *piece;                /* [pieces], at most one for each running sequence; the scheduler's */
@@ -83,6 +89,8 @@ struct iteration {
     struct sequence **ended;            /* [ends] sequences that ended with it, after its tokens were taken */
     int64_t ends;                       /* how many */
     int64_t preempted, started;         /* sequences that lost their blocks, and that began or began again */
+    struct block_copy *out, *in;        /* [outs], [ins]: all that leave are copied before any comes back */
+    int64_t outs, ins;                  /* blocks to the host, and back */
 };
 
 /* Sums over all iterations so far. */
@@ -91,12 +99,13 @@ struct serving_counts {
     int64_t prompt_tokens, shared_tokens;       /* of prompts when they begin; of these in the cache */
     int64_t preemptions, most_blocks;   /* blocks: used at the same time */
     int64_t wasted;                     /* tokens that were thrown away: each behind a stop token */
+    int64_t outs, ins;                  /* blocks copied to the host, and back */
     double used_blocks;                 /* sum over iterations, for their mean */
 };
 
 struct scheduler {
     struct serving_limits limits;       /* a copy */
-    struct block_pool pool;             /* of the cache */
+    struct block_pool pool, host;       /* of the cache; of the host's tier */
     struct sequence **running;          /* [active] in the order in which they began */
     int64_t active;                     /* sequences that run */
     struct sequence *waiting, *latest;  /* the first and the last that wait */
@@ -120,6 +129,14 @@ static inline int64_t sequence_needs(int64_t prompt, int64_t most) { return prom
 
 /** A sequence has come: it waits behind the others.  The cache must have room for it alone. */
 void scheduler_add(struct scheduler *, struct sequence *);
+
+/** A sequence is wanted no more: its blocks are released, and it neither runs nor waits.  Between scheduler_take and
+ *  scheduler_plan. */
+void scheduler_drop(struct scheduler *, struct sequence *);
+
+/** A sequence has come whose first tokens were computed elsewhere: the host gets their keys and values, in its blocks
+ *  `away`, and the sequence waits.  @return false: the host has no room, and nothing has changed. */
+bool scheduler_add_kept(struct scheduler *, struct sequence *, int64_t kept);
 
 /** Whether no sequence runs or waits. */
 bool scheduler_idle(const struct scheduler *);

@@ -36,6 +36,19 @@ test_any_mesh_and_order() {
     run $words --whole-prompts --step-tokens 32 --answers other;    expect_same <(ids one) <(ids other)
 }
 
+# Meshes whose replicas wait for each other, share rows, or hand pages over; the host keeps what was preempted.
+test_shared_work() {
+    local mesh
+    run serve --model mixtral-tiny --draw azure-conv --scale 0.03 --requests 10 --rate 3000 --shared-prefix 6 --write-trace trace
+    sed -i -E 's/"arrival":[0-9.e-]+/"arrival":0/' trace
+    run serve --model mixtral-tiny --trace trace --answers one
+    for mesh in '--cp 2' '--ep 2' '--cp 2 --dp 2 --ep 4' '--dp 3 --prompt-replicas 1' '--host-blocks 5'; do
+        run serve --model mixtral-tiny --trace trace $mesh $tight --answers other $exactly; expect_status 0; expect_silent
+        expect_same <(ids one) <(ids other)
+    done
+    expect_out '^host    5 blocks a replica; [1-9][0-9]* went there, [0-9]+ came back'
+}
+
 # Virtual time is that of the cluster: the same on every run.
 test_times() {
     local words='serve --draw lmsys --scale 0.05 --requests 8 --rate 500 --model tiny'
@@ -59,9 +72,24 @@ test_stops() {
     run serve --model model --trace trace --answers endless;        expect_same <(ids all) <(ids endless)
 }
 
+# Tokens are printed as they come, those of all replicas: together they are the answers.
+test_stream() {
+    local model=$top/golden/sampling/llama
+    printf '{"id":"%s","prompt":"First","max_tokens":5,"seed":3}\n' a b c >trace
+    run serve --model "$model" --trace trace --dp 2 --tp 2 --stream --answers answers
+    expect_status 0; expect_silent
+    expect_out '^\{"id":"b","index":0,"token":[0-9]+,"text":".*","time":[0-9.e-]+,"finish":null\}$'
+    expect_out '^\{"id":"c","index":4,.*"finish":"length"\}$'
+    for id in a b c; do
+        [ "$(sed -n 's/^{"id":"'$id'","index":[0-9]*,"token":\([0-9]*\),.*/\1/p' "$place/out" | paste -sd,)" = "$(sed -n 's/.*"id":"'$id'".*"ids":\[\([^]]*\)\].*/\1/p' answers)" ] || complain "the tokens of $id are not its answer"
+    done
+    run serve --model "$model" --trace trace --stream --json -;     expect_status 2; expect_error '--stream: --json keeps'
+}
+
 wrong() {                                                           # wrong TRACE STATUS MESSAGE WORDS...
     printf '%s\n' "$1" >wrong.jsonl
-    run serve --model tiny --trace wrong.jsonl "${@:4}";            expect_status "$2"; expect_error "$3"
+    local model=tiny; [[ " $* " != *' --model '* ]] || model=
+    run serve ${model:+--model $model} --trace wrong.jsonl "${@:4}";            expect_status "$2"; expect_error "$3"
 }
 
 test_wrong_traces() {
@@ -85,8 +113,9 @@ test_wrong_traces() {
 test_refused() {
     local ok='{"prompt":"a"}'
     wrong "$ok" 2 '--tensor: is not served: 1d alone' --tensor 2d --tp 4
-    wrong "$ok" 2 '--cp: is not served' --cp 2
-    wrong "$ok" 2 '--ep 2: is not served' --ep 2
+    wrong "$ok" 2 '--prompt-replicas 2: of --dp 2 replicas at least one must write answers' --dp 2 --prompt-replicas 2
+    wrong "$ok" 2 '--prompt-replicas: is not served with --ep' --model mixtral-tiny --dp 2 --ep 2 --prompt-replicas 1
+    wrong '{"prompt":"abcdefgh"}' 2 '--host-blocks 1: have room for 4 tokens; the prompt of request 0 has 8' --dp 2 --prompt-replicas 1 --host-blocks 1 --block 4
     wrong "$ok" 2 '--data-parallel: is not served' --data-parallel zero3 --dp 2
     wrong "$ok" 2 '--check: the backend count only counts' --backend count --check ref
     wrong "$ok" 2 '--answers: the backend count only counts' --backend count --answers x
@@ -96,7 +125,7 @@ test_refused() {
     expect_error '--model: the backend count only counts'
     wrong "$ok" 2 '--draw: --trace has the requests already' --draw lmsys
     wrong "$ok" 2 '--requests: is for --draw' --requests 3
-    run serve;                          expect_status 2; expect_error 'needs --trace FILE or --draw NAME'
+    run serve;                          expect_status 2; expect_error 'needs --trace FILE, --draw NAME or --port N'
     run serve --draw lmsy;              expect_status 2; expect_error 'did you mean lmsys'
     run serve --trace none;             expect_status 1; expect_error '--trace none: cannot be opened'
     run serve --model parscale-tiny --draw lmsys --scale 0.01;      expect_status 2; expect_error '--model: is not served'
@@ -181,5 +210,6 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_proposals test_plan_ahead test_simulated \
-          test_wrong_drafts test_packed_weights test_not_enough
+run_tests test_as_sample test_any_mesh_and_order test_shared_work test_times test_stops test_stream test_wrong_traces \
+          test_refused test_proposals test_plan_ahead test_simulated test_wrong_drafts test_packed_weights \
+          test_not_enough

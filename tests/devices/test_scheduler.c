@@ -329,14 +329,38 @@ static void test_ahead_without_room(void **state)
     scheduler_close(&s);
 }
 
+/* A request that nobody wants any more leaves its blocks, whether it runs, waits, or lies on the host. */
+static void test_drop(void **state)
+{
+    struct serving_limits few = limits(4, 4, false);
+    struct scheduler s;
+    int32_t prompt[6];
+    (void)state;
+    few.host_blocks = 4;
+    fill(prompt, 6, 0);
+    assert_int_equal(scheduler_open(&s, &few, &err), OK);
+    struct sequence *const a = add(&s, 0, prompt, 6, 8), *const b = add(&s, 1, prompt, 6, 8),
+                    *const c = add(&s, 2, prompt, 6, 8);
+    for (int i = 0; i < 8 && s.host.free == few.host_blocks; i++) scheduler_plan(&s), take(&s);
+    if (s.host.free == few.host_blocks) fail_msg("nobody was sent to the host");
+    scheduler_drop(&s, b), scheduler_drop(&s, c);
+    if (scheduler_check(&s, &err) != OK || s.host.free != few.host_blocks) fail_msg("after two left: %s", err.text);
+    scheduler_drop(&s, a);
+    if (s.pool.free != few.blocks)
+        fail_msg("%d blocks are free after a request was dropped; there must be %d", (int)s.pool.free, (int)few.blocks);
+    if (!scheduler_idle(&s)) fail_msg("somebody waits");
+    sequence_free(a), sequence_free(b), sequence_free(c);
+    scheduler_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preemption_by_hand), cmocka_unit_test(test_prefixes_by_hand),
         cmocka_unit_test(test_equal_blocks_behind_others),
         cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
-        cmocka_unit_test(test_ahead_by_hand),
-        cmocka_unit_test(test_ahead_without_room), cmocka_unit_test(test_checks_see),
+        cmocka_unit_test(test_ahead_by_hand), cmocka_unit_test(test_ahead_without_room),
+        cmocka_unit_test(test_checks_see), cmocka_unit_test(test_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
