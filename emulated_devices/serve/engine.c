@@ -336,8 +336,8 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     engine->message = device_list(device_of(engine), 2 + l->running);
     if (engine->job->streams && engine->draws) engine->spoken = calloc(n + 1, sizeof *engine->spoken);
     const bool spoken = engine->spoken || !engine->job->streams || !engine->draws;
-    const bool ok = spoken && engine->sampled && engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
-                    engine->told && engine->message.data;
+    const bool ok = spoken && engine->sampled && engine->sequence && engine->kept && engine->id &&
+                    engine->position && engine->asked && engine->p && engine->told && engine->message.data;
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
@@ -358,7 +358,8 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e) e = record_open(&engine->record, engine->job->requests, err);
     if (!e) e = make_lists(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
-    if (!e) e = pages_open(&engine->pages, engine->trainer->comm, &engine->trainer->stage[0], &engine->job->limits, err);
+    if (!e) e = pages_open(&engine->pages, engine->trainer->comm, &engine->trainer->stage[0], &engine->job->limits,
+                           err);
     if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;

@@ -26,7 +26,7 @@ struct serving_job {
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
     bool check;                         /* compare each answer with the one-device model */
-    int prompt_replicas;                /* the first so many replicas compute prompts, the others answers; 0: all both */
+    int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
     struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
 };
