@@ -47,7 +47,7 @@ enum error_code drawing_end(struct drawing *, const struct sequence *, struct ve
 /** A sequence leaves without an end here: forget what is kept of its answer. */
 void drawing_forget(struct drawing *, int64_t request);
 
-/** With a check: the row of logits [V] that chose the first token of a request.  For another replica, which keeps it. */
+/** With a check: the row of logits [V] that chose the first token of a request.  Another replica keeps the row. */
 const void *drawing_row(const struct drawing *, int64_t request);
 /** @return OK or ERR_MEMORY. */
 enum error_code drawing_keep(struct drawing *, int64_t request, const void *row, struct error *);

@@ -28,7 +28,7 @@ struct serving_job {
     struct serving_limits limits;       /* of each replica */
     struct speculation speculation;     /* whether tokens are proposed, and how */
     bool check;                         /* compare each answer with the one-device model */
-    int prompt_replicas;                /* the first so many replicas compute prompts, the others answers; 0: all both */
+    int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
     struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
 };

@@ -1,5 +1,5 @@
-/* engine_apart.c -- replicas that compute prompts hand requests over to those that write answers: the first token, and the
- * pages of the prompt, layer by layer.  engine.c calls.  Errors: ERR_MEMORY, ERR_COMM.
+/* engine_apart.c -- replicas that compute prompts hand requests over to those that write answers: the first token, and
+ * the pages of the prompt, layer by layer.  engine.c calls.  Errors: ERR_MEMORY, ERR_COMM.
  *
  * Each device has counterparts in the other replicas, with the same part of the model.  A replica for prompts never
  * waits for the others, so they may hear of its next request before they go on: with every one's next time known, no
@@ -45,7 +45,8 @@ enum error_code apart_open(struct engine *engine, struct error *err)
     engine->apart = apart;
     if (apart == NULL) return fail(err, ERR_MEMORY, "no memory for replicas apart");
     const int others = apart_prompts(engine) ? all - prompts : prompts, first = apart_prompts(engine) ? prompts : 0;
-    apart->pair = calloc((size_t)others, sizeof *apart->pair), apart->next = calloc((size_t)others, sizeof *apart->next);
+    apart->pair = calloc((size_t)others, sizeof *apart->pair);
+    apart->next = calloc((size_t)others, sizeof *apart->next);
     apart->known = calloc((size_t)others, sizeof *apart->known);
     apart->over = calloc((size_t)others, sizeof *apart->over);
     enum error_code e = apart->pair && apart->next && apart->known && apart->over ? OK

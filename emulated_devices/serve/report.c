@@ -108,11 +108,11 @@ static void print_proposals(const struct serving_report *report)
         per_second(c.tokens, (double)passes), alike, 100 * chance);
 }
 
-static void add_row(struct table *table, const char *what, const struct time_spread *s)
+static void add_row(struct table *table, const char *what, const struct time_spread *spread)
 {
-    if (s->count == 0) return;
-    table_row(table, "%s\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g", what, s->mean * 1e3, s->p50 * 1e3, s->p90 * 1e3, s->p99 * 1e3,
-              s->most * 1e3);
+    if (spread->count == 0) return;
+    table_row(table, "%s\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g", what, spread->mean * 1e3, spread->p50 * 1e3,
+              spread->p90 * 1e3, spread->p99 * 1e3, spread->most * 1e3);
 }
 
 static void print_times(const struct serving_metrics *metrics)

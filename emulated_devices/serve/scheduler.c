@@ -139,10 +139,8 @@ static void release(struct scheduler *scheduler, struct sequence *sequence)
     sequence->blocks = sequence->registered = 0;
 }
 
-/* Those of the host, too. */
-static void release_all(struct scheduler *scheduler, struct sequence *sequence)
+static void release_host(struct scheduler *scheduler, struct sequence *sequence)
 {
-    release(scheduler, sequence);
     blocks_release(&scheduler->host, sequence->away, sequence->aways);
     sequence->aways = sequence->kept = 0;
 }
@@ -188,8 +186,7 @@ static void bring_back(struct scheduler *scheduler, struct sequence *sequence, i
     struct iteration *const now = &scheduler->now;
     for (int64_t i = found; i < sequence->aways; i++)
         now->in[now->ins++] = (struct block_copy){ sequence->away[i], sequence->block[i] };
-    blocks_release(&scheduler->host, sequence->away, sequence->aways);
-    sequence->aways = sequence->kept = 0;
+    release_host(scheduler, sequence);
 }
 
 /* The last sequence that runs loses its blocks, and begins again with all of its tokens, or with those of the host. */
@@ -291,7 +288,7 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
 
 static void end_of_sequence(struct scheduler *scheduler, struct sequence *sequence)
 {
-    release_all(scheduler, sequence);
+    release(scheduler, sequence), release_host(scheduler, sequence);
     scheduler->now.ended[scheduler->now.ends++] = sequence;
 }
 
@@ -354,7 +351,7 @@ static void leave_list(struct scheduler *scheduler, const struct sequence *seque
 
 void scheduler_drop(struct scheduler *scheduler, struct sequence *sequence)
 {
-    release_all(scheduler, sequence);
+    release(scheduler, sequence), release_host(scheduler, sequence);
     for (int64_t i = 0; i < scheduler->active; i++)
         if (scheduler->running[i] == sequence) { leave_running(scheduler, sequence); return; }
     leave_list(scheduler, sequence);

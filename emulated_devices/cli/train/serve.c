@@ -84,8 +84,8 @@ const struct option serve_options[] = {
     { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
     { "--host-blocks", "N", OPTION_INT, &words.host_blocks, .min = 0, .max = 1e8,
-      .help = "blocks of the host's memory, to which those of preempted requests are copied while there is room; 0: they "
-              "are computed again" },
+      .help = "blocks of the host's memory, to which those of preempted requests are copied while there is room; 0: "
+              "they are computed again" },
     { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
       .help = "tokens whose keys and values are in the cache are not computed again" },
     { "--prompt-replicas", "N", OPTION_INT, &words.prompt_replicas, .min = 0, .max = 1e6,
@@ -254,8 +254,8 @@ static enum error_code apart_fits(const struct serving_job *job, struct error *e
     const struct serving_limits *const l = &job->limits;
     for (int64_t i = 0; i < job->requests->count && job->prompt_replicas > 0; i++)
         if (job->requests->at[i].prompt.count > l->host_blocks * l->block_tokens)
-            return fail(err, ERR_USAGE, "--host-blocks %lld: have room for %lld tokens; the prompt of request %.60s has "
-                        "%lld", (long long)l->host_blocks, (long long)(l->host_blocks * l->block_tokens),
+            return fail(err, ERR_USAGE, "--host-blocks %lld: have room for %lld tokens; the prompt of request %.60s "
+                        "has %lld", (long long)l->host_blocks, (long long)(l->host_blocks * l->block_tokens),
                         job->requests->at[i].name, (long long)job->requests->at[i].prompt.count);
     return OK;
 }
