@@ -310,7 +310,7 @@ static void test_ahead_without_room(void **state)
     struct sequence *q[2];
     int32_t prompt[8];
     fill(prompt, 8, 100);
-    l.ahead = true;
+    l.ahead = true, l.host_blocks = 4;
     assert_int_equal(scheduler_open(&s, &l, &err), OK);
     for (int i = 0; i < 2; i++) {
         q[i] = sequence_new(i, prompt, 7, &(struct answer_end){ .most = 6, .stop = stop, .stops = 1 }, 4);
@@ -320,11 +320,14 @@ static void test_ahead_without_room(void **state)
     for (int i = 0; i < 3; i++) {
         const struct iteration *const now = scheduler_plan(&s);
         if (strcmp(pieces_of(now), pieces[i]) != 0) fail_msg("iteration %d has %s", i + 1, pieces_of(now));
-        assert_int_equal(scheduler_take(&s, told[i], &err), OK);
+        if (scheduler_take(&s, told[i], &err) != OK) fail_msg("iteration %d: %s", i + 1, err.text);
         assert_int_equal(now->ends, i == 2);
     }
     assert_int_equal(q[1]->finish, FINISH_STOP), assert_int_equal(q[1]->count, 9);
     assert_int_equal(s.counts.wasted, 0), assert_null(s.waiting);
+    assert_int_equal(s.counts.outs, 2);
+    if (s.host.free != l.host_blocks)
+        fail_msg("an answer that has ended has %d blocks of the host", (int)(l.host_blocks - s.host.free));
     sequence_free(q[0]), sequence_free(q[1]);
     scheduler_close(&s);
 }
