@@ -78,7 +78,9 @@ PLUGINS  := -DORRERY_CC='"$(CC)"' -DORRERY_SOURCES='"$(CURDIR)"'
 # GLPK, if it is here, solves the integer programs of one planner (search/layers/integer.c); GLPK= builds without it.
 GLPK     := $(firstword $(wildcard $(ROOT)/usr/include/glpk.h $(ROOT)/usr/include/glpk/glpk.h $(BREW:%=%/include/glpk.h)))
 GLPK_FLAGS := $(if $(GLPK),-DORRERY_GLPK $(addprefix -isystem ,$(filter-out /usr/include/,$(dir $(GLPK)))))
-LDLIBS   := $(BLAS_LIBS) $(if $(GLPK),-lglpk) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
+# GNU libmicrohttpd is optional: without it `orrery serve --port` says so by name.
+HTTP_LIB := $(shell printf '\043include <microhttpd.h>\n' | $(CC) $(SYSTEM_FLAGS) -E -x c - >/dev/null 2>&1 && echo -lmicrohttpd)
+LDLIBS   := $(BLAS_LIBS) $(if $(GLPK),-lglpk) $(HTTP_LIB) -lcjson -lyaml -lpcre2-8 -lutf8proc -lm $(SYSTEM_LIBS) $(MPI_LIBS) -pthread
 
 # Each object is compiled again when this file has changed, or the flags: those of CI=1 or OPT= are other ones.
 ALSO     := Makefile $(B)/flags.is
@@ -150,6 +152,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_tokenizers.py --check
 	$(Q)$(PYTHON) golden/make_pipelines.py --check
 	$(Q)$(PYTHON) golden/make_sampling.py --check
+	$(Q)$(PYTHON) golden/make_chats.py --check
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check
@@ -490,6 +493,7 @@ $(B)/ref/%.o: ref/%.c $(ALSO)
 $(B)/%.o: %.c $(ALSO)
 	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
+$(B)/emulated_devices/serve/http/server.o: override CFLAGS += $(if $(HTTP_LIB),-DORRERY_HTTP)
 $(B)/emulated_devices/course/compile/plugin.o $(B)/emulated_devices/course/compile/build.o $(B)/emulated_devices/course/compile/workshop.o: override CFLAGS += $(PLUGINS)
 
 $(B)/emulated_devices/search/layers/integer.o: override CFLAGS += $(GLPK_FLAGS)

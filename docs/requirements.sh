@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Install what is missing, from the system's package manager, saying what.  Usage: [BLAS=blis-openmp] requirements.sh [docs|fuzz|simgrid|faults]
+# Install what is missing, from the system's package manager, saying what.  Usage: [BLAS=blis-openmp] requirements.sh [docs|fuzz|simgrid|faults|http]
 # BLAS is the Makefile's: a variant of Debian's, or a name or flags for the linker, which nobody can install here.
 # MANAGER=brew says which manager it is (apt-get, dnf, pacman, zypper or brew); ONLY_SAY=1 prints its command, and runs nothing.
 # macOS's own bash, 3.2, must understand this file.
@@ -33,6 +33,7 @@ packages() {
         brew-clang) echo llvm ;;                    dnf-clang) echo clang compiler-rt ;;               *-clang) echo clang ;;
         apt-get-c++) echo g++ ;;                    dnf-c++ | zypper-c++) echo gcc-c++ ;;              pacman-c++) echo gcc ;;
         *-doxygen) echo doxygen ;;
+        apt-get-http) echo libmicrohttpd-dev ;;     dnf-http | zypper-http) echo libmicrohttpd-devel ;; *-http) echo libmicrohttpd ;;
         apt-get-simgrid) echo libsimgrid-dev libboost-dev ;; dnf-simgrid) echo simgrid-devel boost-devel ;; *-simgrid) echo simgrid boost ;;
     esac
 }
@@ -99,6 +100,7 @@ fuzzer_is_here() { ls "$(clang -print-resource-dir)"/lib/*/libclang_rt.fuzzer*.a
 if [ "${1:-}" = fuzz ]; then fuzzer_is_here || needs clang; fi
 if [ "${1:-}" = faults ]; then command -v "${CXX:-c++}" >/dev/null || needs c++; fi     # kernels with a mistake
 if [ "${1:-}" = docs ]; then command -v doxygen >/dev/null || needs doxygen; fi
+if [ "${1:-}" = http ]; then "$has_cc" && have_header microhttpd.h || needs http; fi        # optional: orrery serve --port
 if [ "${1:-}" = simgrid ]; then command -v smpicc >/dev/null || needs simgrid; fi
 if [ "$manager" = brew ] && ! "$has_cc"; then
     echo "There is no compiler: say xcode-select --install, and try again." >&2

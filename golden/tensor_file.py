@@ -6,7 +6,7 @@ import struct
 
 import numpy as np
 
-DTYPES = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "F32": np.dtype("<f4"), "I32": np.dtype("<i4"), "U8": np.dtype("u1"),
+DTYPES = {"F64": np.dtype("<f8"), "I64": np.dtype("<i8"), "F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "I32": np.dtype("<i4"), "U8": np.dtype("u1"),
           "F8_E4M3": np.dtype("V1")}                  # bytes
 
 

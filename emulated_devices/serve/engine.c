@@ -1,48 +1,14 @@
 /* engine.c -- one device's part of serving: plans an iteration, runs it through the trainer's stage, draws tokens and
  * tells the replica.  cli/train/serve.c calls.  Before and after the iterations devices agree on errors (ERR_MEMORY,
  * those of weights' files); inside them a failure ends the job. */
-#include "emulated_devices/serve/engine.h"
-#include "emulated_devices/collectives/collective.h"
-#include "emulated_devices/device/compute.h"
+#include "emulated_devices/serve/engine_parts.h"
 #include "emulated_devices/model/checkpoint/checkpoint.h"
 #include "emulated_devices/model/mixture.h"
-#include "emulated_devices/model/trainer.h"
-#include "emulated_devices/serve/pages.h"
+#include "emulated_devices/serve/told.h"
 #include "ref/model/past.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* The logits of a sequence's answer so far, for the judge. */
-struct kept_logits { void *data; int64_t rows, room; };
-
-/* One device of a replica. */
-struct engine {
-    const struct serving_job *job;      /* the caller's */
-    struct trainer *trainer;            /* of this device */
-    struct scheduler scheduler;         /* the same on every device of the replica */
-    struct pages pages;                 /* keys and values of this device */
-    struct answering answering;         /* what its stage asks of it */
-    struct group replica;               /* the devices that answer the same requests */
-    int root, number;                   /* the member that draws; the replica's number */
-    bool draws;                         /* this device does */
-    struct sequence **sequence;         /* [requests] of those that have come and not ended; NULL: others */
-    struct kept_logits *kept;           /* [requests] with a check, where tokens are drawn */
-    int64_t next;                       /* the next request that has not come */
-    int64_t now;                        /* virtual time of the last iteration, the same in the replica */
-    int32_t *id, *position, *asked;     /* [step_tokens] of an iteration */
-    double *p;                          /* [V] probabilities */
-    int32_t *told;                      /* [2 + running] the time, in two halves, and the tokens drawn */
-    struct tensor message;              /* the same in the device's memory, for messages */
-    struct transformer model;           /* the reference */
-    struct judge judge;                 /* with a check, where tokens are drawn */
-    struct serving_record record;       /* of this device */
-};
-
-static struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
-static const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }
-static int64_t vocabulary(const struct engine *engine) { return engine_plan(engine)->model.V; }
 
 /* ---- what is refused --------------------------------------------------------------------------------------------- */
 
@@ -50,7 +16,6 @@ enum error_code serving_takes(const struct plan *plan, const struct serving_limi
 {
     const struct transformer model = { .config = plan->model };
     const struct { bool asked; const char *flag, *why; } refused[] = {
-        { plan->mesh.size[CP] > 1, "--cp", "a request is whole on each device of a replica" },
         { plan->tensor && strcmp(plan->tensor, "1d") != 0 && plan->mesh.size[TP] > 1, "--tensor",
           "1d alone takes any number of tokens; the others cut rows or sequences" },
         { plan->sections != NULL, "--plan", "sections have layouts of their own" },
@@ -83,109 +48,7 @@ enum error_code serving_fits(const struct requests *requests, const struct servi
     return OK;
 }
 
-/* ---- tokens ------------------------------------------------------------------------------------------------------ */
-
-/* The columns of all devices side by side, row by row, in the host's memory; for free(). */
-static char *join_columns(const struct engine *engine, const char *parts, int64_t rows, const int64_t *columns)
-{
-    const size_t each = dtype_size(device_of(engine)->dtype);
-    const int64_t V = vocabulary(engine);
-    char *const whole = malloc((size_t)(rows * V) * each + 1);
-    int64_t before = 0;
-    for (int d = 0; d < engine_plan(engine)->mesh.size[TP] && whole; before += columns[d++])
-        for (int64_t r = 0; r < rows; r++)
-            memcpy(whole + (size_t)(r * V + before) * each,
-                   parts + (size_t)(rows * before + r * columns[d]) * each, (size_t)columns[d] * each);
-    return whole;
-}
-
-/* The vocabulary's columns that each device along tp has. */
-static void columns_of_all(const struct engine *engine, int64_t *columns)
-{
-    const struct plan *const p = engine_plan(engine);
-    for (int d = 0; d < p->mesh.size[TP]; d++)
-        columns[d] = plan_tensor_share(p, mesh_neighbour(&p->mesh, engine->trainer->comm->rank, TP, d)).tokens.count;
-}
-
-/* Room for one more row of a sequence's logits. */
-static enum error_code keep_row(struct engine *engine, const struct sequence *sequence, const char *row,
-                                struct error *err)
-{
-    struct kept_logits *const kept = &engine->kept[sequence->number];
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(device_of(engine)->dtype);
-    if (kept->rows == kept->room) {
-        const int64_t room = kept->room > 0 ? 2 * kept->room : 8;
-        void *const grown = realloc(kept->data, (size_t)room * bytes);
-        if (grown == NULL) return fail(err, ERR_MEMORY, "no memory for the logits of an answer");
-        kept->data = grown, kept->room = room;
-    }
-    memcpy((char *)kept->data + (size_t)kept->rows++ * bytes, row, bytes);
-    return OK;
-}
-
-/* The draws of an answer are numbered from 0 with the request's own seed: neither the batch nor a preemption has a
- * part in them. */
-static enum error_code draw_token(struct engine *engine, const struct sequence *sequence, struct tensor logits,
-                                  int64_t row, int32_t *token, struct error *err)
-{
-    const struct request *const r = &engine->job->requests->at[sequence->number];
-    const uint64_t draw = (uint64_t)(sequence->count - sequence->prompt);
-    const enum error_code e = sampling_distribution(&r->how, logits, row, engine->p, err);
-    if (e) return fail_about(err, e, r->name);
-    *token = sampling_draw(engine->p, vocabulary(engine),
-                           random_uniform(r->how.seed, random_stream("sample"), draw));
-    return OK;
-}
-
-static enum error_code draw_tokens(struct engine *engine, const char *logits, int32_t *token, struct error *err)
-{
-    const struct iteration *const now = engine->pages.now;
-    const enum dtype dtype = device_of(engine)->dtype;
-    const size_t bytes = (size_t)vocabulary(engine) * dtype_size(dtype);
-    const struct tensor all = tensor_2d((void *)logits, dtype, now->samples, vocabulary(engine));
-    enum error_code e = OK;
-    for (int64_t i = 0, row = 0; i < now->pieces && !e; i++) {
-        if (!now->piece[i].samples) continue;
-        e = draw_token(engine, now->piece[i].of, all, row, &token[row], err);
-        if (!e && engine->job->check) e = keep_row(engine, now->piece[i].of, logits + (size_t)row * bytes, err);
-        row++;
-    }
-    return e;
-}
-
-/* The first device along tp gathers the columns of all, and draws. */
-static enum error_code take_logits(void *context, struct tensor logits, struct error *err)
-{
-    struct engine *const engine = context;
-    struct device *const d = device_of(engine);
-    const int tp = engine_plan(engine)->mesh.size[TP];
-    const int64_t rows = tensor_rows(logits);
-    int64_t *const columns = malloc((size_t)tp * 2 * sizeof *columns), *const counts = columns + tp;
-    struct tensor parts = logits;
-    enum error_code e = columns ? OK : fail(err, ERR_MEMORY, "no memory for a list of %d devices", tp);
-    if (!e) columns_of_all(engine, columns);
-    for (int i = 0; i < tp && !e; i++) counts[i] = rows * columns[i];
-    if (!e && tp > 1) {
-        if (engine->draws) parts = device_tensor_2d(d, BUFFERS, rows, vocabulary(engine));
-        if (engine->draws && parts.data == NULL) e = fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        if (!e) e = collective_run(&engine->trainer->tp, GATHER, NULL,
-                                   &(struct collective){ .in = logits.data, .out = parts.data, .counts = counts,
-                                                         .dtype = d->dtype }, err);
-    }
-    if (!e && engine->draws) {
-        const void *const view = host_read(d, parts.data, tensor_bytes(tensor_2d(NULL, d->dtype, rows,
-                                                                                vocabulary(engine))));
-        char *const whole = join_columns(engine, view, rows, columns);
-        host_done(d, view);
-        e = whole ? draw_tokens(engine, whole, engine->told + 2, err)
-                  : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
-        free(whole);
-        device_charge(d, "draw tokens", elementwise_cost(rows * vocabulary(engine), 2, 4, d->dtype));
-    }
-    if (parts.data != logits.data) device_free(d, parts);
-    free(columns);
-    return e;
-}
+/* ---- an iteration ------------------------------------------------------------------------------------------------ */
 
 static enum error_code attend(void *context, const struct answering_attention *call, struct error *err)
 {
@@ -193,36 +56,54 @@ static enum error_code attend(void *context, const struct answering_attention *c
     return pages_attend(&engine->pages, call, err);
 }
 
-/* ---- an iteration ------------------------------------------------------------------------------------------------ */
-
-static void list_rows(struct engine *engine, const struct iteration *now)
+/* Along cp the rows are dealt in turn.  A device without rows computes one that nobody reads: all devices of a stage
+ * take part in its messages.  @return the rows of this device. */
+static int64_t list_rows(struct engine *engine, const struct iteration *now)
 {
-    int64_t row = 0, asked = 0;
+    const struct pages *const pages = &engine->pages;
+    int64_t row = 0, own = 0, asked = 0, sampled = 0;
     for (int64_t i = 0; i < now->pieces; i++) {
         const struct token_piece *const p = &now->piece[i];
-        for (int64_t at = p->first; at < p->first + p->count; at++, row++)
-            engine->id[row] = p->of->token[at], engine->position[row] = (int32_t)at;
-        if (p->samples) engine->asked[asked++] = (int32_t)(row - 1);
+        for (int64_t at = p->first; at < p->first + p->count; at++, row++) {
+            if (row % pages->parts != pages->part) continue;
+            engine->id[own] = p->of->token[at], engine->position[own] = (int32_t)at;
+            own++;
+        }
+        for (int64_t back = p->samples ? p->proposals : -1; back >= 0; back--) {
+            const int64_t of_logits = row - 1 - back;
+            engine->sampled[sampled++] = of_logits;
+            if (of_logits % pages->parts == pages->part) engine->asked[asked++] = (int32_t)(of_logits / pages->parts);
+        }
     }
     engine->answering.asked = tensor_1d(engine->asked, I32, asked);
+    if (own == 0) engine->id[own] = engine->position[own] = 0, own++;
+    return own;
 }
 
-/* The time of the device that draws goes to all, as two halves, with the tokens. */
+/* The time of the device that draws goes to all, with the tokens. */
 static enum error_code tell_replica(struct engine *engine, const struct iteration *now, struct error *err)
 {
     struct device *const d = device_of(engine);
-    const int64_t count = 2 + now->samples;
+    const int64_t count = TOLD_TIME + now->samples * told_stride(most_proposals(engine));
     const size_t bytes = (size_t)count * sizeof *engine->told;
-    const uint64_t own = (uint64_t)d->clock.now;
-    engine->told[0] = (int32_t)(uint32_t)own, engine->told[1] = (int32_t)(uint32_t)(own >> 32);
     enum error_code e = OK;
+    told_time_write(engine->told, d->clock.now);
     if (engine->replica.size > 1) {
         device_copy(d, engine->message.data, engine->told, bytes);
         e = broadcast(&engine->replica, engine->message.data, count, I32, engine->root, err);
         device_copy(d, engine->told, engine->message.data, bytes);
     }
-    engine->now = (int64_t)((uint64_t)(uint32_t)engine->told[0] | (uint64_t)(uint32_t)engine->told[1] << 32);
+    engine->now = told_time_read(engine->told);
     return e;
+}
+
+/* With cp a device may have no row whose logits are asked for, while others have: its stage computes none, and the
+ * others wait for its part. */
+static bool lacks_logits(const struct engine *engine, const struct iteration *now)
+{
+    const struct mesh *const m = &engine_plan(engine)->mesh;
+    return now->samples > 0 && tensor_count(engine->answering.asked) == 0 &&
+           mesh_coordinate(m, engine->trainer->comm->rank, PP) == m->size[PP] - 1;
 }
 
 /* With exact sums a sum may have no value. */
@@ -234,67 +115,110 @@ static enum error_code check_sums(const struct engine *engine, struct error *err
                 lost->beyond ? "is beyond the bits there are" : "has a term that is not finite");
 }
 
-static enum error_code run_iteration(struct engine *engine, struct error *err)
+static enum error_code run_iteration(struct engine *engine, const struct iteration *now, struct error *err)
 {
-    const struct iteration *const now = scheduler_plan(&engine->scheduler);
     double loss;
-    if (now->tokens == 0)
-        return fail(err, ERR_INTERNAL, "no sequence has room in the cache, and none runs");
     engine->pages.now = now;
-    list_rows(engine, now);
-    enum error_code e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, now->tokens, err);
+    const int64_t rows = list_rows(engine, now);
+    enum error_code e = pages_swap(&engine->pages, now, err);
+    if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
+    if (!e && lacks_logits(engine, now))
+        e = engine_take_logits(engine, tensor_2d(NULL, device_of(engine)->dtype, 0, vocabulary(engine)), err);
     if (!e) e = check_sums(engine, err);
+    const int64_t before = engine->now;
     if (!e) e = tell_replica(engine, now, err);
-    /* The tokens decide what is computed next. */
-    clock_host_reads(&device_of(engine)->clock);
-    messages_have_ended(engine->trainer->comm, "at the end of an iteration");
+    /* The tokens decide what is computed next, unless that is planned already. */
+    engine->seen = engine->job->limits.ahead ? before : engine->now;
+    if (!engine->job->limits.ahead) clock_host_reads(&device_of(engine)->clock);
+    if (engine->apart == NULL) messages_have_ended(engine->trainer->comm, "at the end of an iteration");
     return e;
 }
 
 /* ---- what an iteration gives ------------------------------------------------------------------------------------- */
 
-static enum error_code end_sequence(struct engine *engine, struct sequence *sequence, struct error *err)
+enum error_code engine_end_sequence(struct engine *engine, struct sequence *sequence, struct error *err)
 {
     const int64_t n = sequence->number;
-    const struct request *const r = &engine->job->requests->at[n];
     struct answer *const a = &engine->record.answer[n];
-    struct kept_logits *const kept = &engine->kept[n];
     enum error_code e = OK;
     *a = (struct answer){ .tokens = sequence->count - sequence->prompt, .preempted = sequence->preempted,
                           .shared = sequence->shared, .finish = sequence->finish,
                           .verdict = { .first_wrong = -1 } };
-    memcpy(engine->record.token + engine->record.first[n], sequence->token + sequence->prompt,
-           (size_t)a->tokens * sizeof *sequence->token);
-    if (engine->job->check && engine->draws)
-        e = judge_answer(&engine->judge, r, sequence->token, sequence->count,
-                         tensor_2d(kept->data, device_of(engine)->dtype, kept->rows, vocabulary(engine)), &a->verdict,
-                         err);
-    free(kept->data);
-    *kept = (struct kept_logits){ .data = NULL };
+    if (!engine->came)
+        memcpy(engine->record.token + engine->record.first[n], sequence->token + sequence->prompt,
+               (size_t)a->tokens * sizeof *sequence->token);
+    if (engine->draws) e = drawing_end(&engine->drawing, sequence, &a->verdict, err);
+    if (engine->came) verdict_add(&engine->verdict, &a->verdict, engine->job->requests->at[n].name);
     sequence_free(sequence);
     engine->sequence[n] = NULL;
     return e;
 }
 
-/* Each sampled token is there at the iteration's time. */
-static void note_times(struct engine *engine, const struct iteration *now)
+/* Whoever talks to clients hears each token of a live request. */
+static void note_came(struct engine *engine, const struct sequence *sequence)
 {
-    for (int64_t i = 0; i < now->pieces; i++) {
-        const struct sequence *const s = now->piece[i].of;
-        if (now->piece[i].samples)
-            engine->record.time[engine->record.first[s->number] + s->count - s->prompt] = engine->now;
-    }
+    struct came_token *const came = engine->came;
+    came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[sequence->count - 1],
+                                                (int32_t)sequence->finish };
+}
+
+/* Tokens are there at the iteration's time. */
+static void note_times(struct engine *engine, const struct sequence *sequence, int64_t before)
+{
+    int64_t *const time = engine->record.time + engine->record.first[sequence->number] - sequence->prompt;
+    for (int64_t i = before; i < sequence->count; i++) time[i] = engine->now;
+}
+
+/* The tokens of a piece are known: those that a sequence did not have before. */
+static enum error_code note_tokens(struct engine *engine, const struct sequence *sequence, int64_t before,
+                                   struct error *err)
+{
+    enum error_code e = OK;
+    if (engine->came) return note_came(engine, sequence), OK;
+    note_times(engine, sequence, before);
+    if (engine->spoken == NULL || (engine->apart && apart_prompts(engine))) return OK;
+    for (int64_t at = before; at < sequence->count && !e; at++) e = engine_say(engine, sequence, at, err);
+    return e;
+}
+
+/* A replica for prompts hands each request over that has a token, also one that has ended. */
+static enum error_code end_or_hand_over(struct engine *engine, struct error *err)
+{
+    const struct iteration *const now = engine->pages.now;
+    const bool prompts = engine->apart && apart_prompts(engine);
+    enum error_code e = OK;
+    for (int64_t i = 0; i < now->pieces && prompts && !e; i++)
+        if (now->piece[i].samples) e = apart_hand_over(engine, now->piece[i].of, err);
+    for (int64_t i = 0; i < now->ends && !prompts && !e; i++) e = engine_end_sequence(engine, now->ended[i], err);
+    return e;
 }
 
 static enum error_code take_tokens(struct engine *engine, struct error *err)
 {
     const struct iteration *const now = engine->pages.now;
-    note_times(engine, now);
-    enum error_code e = scheduler_take(&engine->scheduler, engine->told + 2, err);
+    struct taken_tokens *const taken = engine->taken;
+    for (int64_t i = 0; i < now->samples; i++)
+        taken[i] = told_read(told_piece(engine->told, most_proposals(engine), i), most_proposals(engine));
+    for (int64_t i = 0; i < now->pieces; i++) engine->before[i] = now->piece[i].of->count;
+    enum error_code e = scheduler_take_proposed(&engine->scheduler, taken, err);
     for (int64_t i = 0; i < now->pieces && !e; i++)
-        if (now->piece[i].of->finish != NOT_FINISHED) e = end_sequence(engine, now->piece[i].of, err);
-    return e;
+        if (now->piece[i].samples) e = note_tokens(engine, now->piece[i].of, engine->before[i], err);
+    return e ? e : end_or_hand_over(engine, err);
+}
+
+enum error_code engine_iterate(struct engine *engine, struct error *err)
+{
+    const struct iteration *const now = scheduler_plan(&engine->scheduler);
+    if (now->tokens == 0) return fail(err, ERR_INTERNAL, "no sequence has room in the cache, and none runs");
+    const enum error_code e = run_iteration(engine, now, err);
+    return e ? e : take_tokens(engine, err);
+}
+
+enum error_code engine_attend_others(struct engine *engine, struct error *err)
+{
+    static const struct iteration nothing = { .pieces = 0 };
+    return run_iteration(engine, &nothing, err);
 }
 
 /* ---- arrivals ---------------------------------------------------------------------------------------------------- */
@@ -302,216 +226,172 @@ static enum error_code take_tokens(struct engine *engine, struct error *err)
 /* Requests are dealt in turn. */
 static int64_t next_of_replica(const struct engine *engine, int64_t from)
 {
-    const int64_t replicas = engine_plan(engine)->mesh.size[DP];
+    const int64_t replicas = engine->apart ? engine->job->prompt_replicas : engine_plan(engine)->mesh.size[DP];
     return from + (engine->number - from % replicas + replicas) % replicas;
+}
+
+enum error_code engine_admit(struct engine *engine, int64_t request, struct error *err)
+{
+    const struct request *const r = &engine->job->requests->at[request];
+    const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
+    struct sequence *const s = sequence_new(request, r->prompt.id, r->prompt.count, &end,
+                                            engine->job->limits.block_tokens);
+    if (s == NULL) return fail(err, ERR_MEMORY, "no memory for the tokens of request %.60s", r->name);
+    engine->sequence[request] = s;
+    scheduler_add(&engine->scheduler, s);
+    return OK;
 }
 
 static enum error_code admit(struct engine *engine, struct error *err)
 {
     const struct requests *const all = engine->job->requests;
-    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->now;
-         engine->next = next_of_replica(engine, engine->next + 1)) {
-        const struct request *const r = &all->at[engine->next];
-        const struct answer_end end = { r->most, r->stop.id, (int)r->stop.count };
-        struct sequence *const s = sequence_new(engine->next, r->prompt.id, r->prompt.count, &end,
-                                                engine->job->limits.block_tokens);
-        if (s == NULL) return fail(err, ERR_MEMORY, "no memory for the tokens of request %.60s", r->name);
-        engine->sequence[engine->next] = s;
-        scheduler_add(&engine->scheduler, s);
-    }
-    return OK;
+    enum error_code e = OK;
+    for (; engine->next < all->count && all->at[engine->next].arrival <= engine->seen && !e;
+         engine->next = next_of_replica(engine, engine->next + 1))
+        e = engine_admit(engine, engine->next, err);
+    return e;
 }
 
 /* Nobody runs or waits: the devices wait for the next request. */
-static void wait_for_next(struct engine *engine)
+void engine_wait(struct engine *engine, int64_t until)
 {
-    const int64_t arrival = engine->job->requests->at[engine->next].arrival;
-    if (arrival > engine->now) engine->now = arrival;
-    if (arrival > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, arrival);
+    if (until > engine->now) engine->now = until;
+    engine->seen = engine->now;
+    if (until > device_of(engine)->clock.now) clock_wait(&device_of(engine)->clock, until);
+}
+
+/* Replicas that share experts tell each other whether they have work, and when the next request of any comes. */
+struct engine_outlook { int64_t works, next; };
+
+static enum error_code look_out(struct engine *engine, struct engine_outlook *all, struct error *err)
+{
+    struct comm *const comm = engine->trainer->comm;
+    const struct requests *const r = engine->job->requests;
+    const struct engine_outlook own = { !scheduler_idle(&engine->scheduler),
+                                        engine->next < r->count ? r->at[engine->next].arrival : INT64_MAX };
+    struct engine_outlook *const each = calloc((size_t)comm->size, sizeof *each);
+    enum error_code e = each ? comm_bring(comm, &own, sizeof own, each, err)
+                             : fail(err, ERR_MEMORY, "no memory for a list of devices");
+    *all = (struct engine_outlook){ 0, INT64_MAX };
+    for (int i = 0; i < comm->size && !e && comm->rank == 0; i++) {
+        all->works |= each[i].works;
+        if (each[i].next < all->next) all->next = each[i].next;
+    }
+    free(each);
+    return e ? e : comm_tell(comm, all, sizeof *all, err);
+}
+
+static enum error_code answer_in_step(struct engine *engine, struct error *err)
+{
+    struct engine_outlook all;
+    enum error_code e = OK;
+    engine->next = next_of_replica(engine, 0);
+    while (!e) {
+        e = admit(engine, err);
+        if (!e) e = look_out(engine, &all, err);
+        if (e || (!all.works && all.next == INT64_MAX)) break;
+        if (!all.works) {
+            engine_wait(engine, all.next);
+        } else if (scheduler_idle(&engine->scheduler)) e = engine_attend_others(engine, err);
+        else e = engine_iterate(engine, err);
+    }
+    return e;
 }
 
 static enum error_code answer_all(struct engine *engine, struct error *err)
 {
+    if (engine_in_step(engine)) return answer_in_step(engine, err);
+    if (engine->apart && !apart_prompts(engine)) return apart_answer(engine, err);
     enum error_code e = OK;
     engine->next = next_of_replica(engine, 0);
     while (!e) {
         e = admit(engine, err);
         if (!e && !scheduler_idle(&engine->scheduler)) {
-            e = run_iteration(engine, err);
-            if (!e) e = take_tokens(engine, err);
-        } else if (!e && engine->next < engine->job->requests->count) wait_for_next(engine);
+            e = engine_iterate(engine, err);
+        } else if (!e && engine->next < engine->job->requests->count)
+            engine_wait(engine, engine->job->requests->at[engine->next].arrival);
         else break;
     }
-    return e;
+    return e || engine->apart == NULL ? e : apart_end(engine, err);
 }
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
-
-/* Every device has room for all answers, so that rank 0 can take each from the device that has drawn it. */
-static enum error_code record_open(struct serving_record *record, const struct requests *requests, struct error *err)
-{
-    const size_t n = (size_t)requests->count;
-    *record = (struct serving_record){ .requests = requests->count };
-    record->first = calloc(n + 1, sizeof *record->first);
-    record->answer = calloc(n + 1, sizeof *record->answer);
-    for (size_t i = 0; i < n && record->first; i++) record->first[i + 1] = record->first[i] + requests->at[i].most;
-    const size_t tokens = record->first ? (size_t)record->first[n] : 0;
-    record->token = calloc(tokens + 1, sizeof *record->token);
-    record->time = calloc(tokens + 1, sizeof *record->time);
-    if (record->first && record->answer && record->token && record->time) return OK;
-    return fail(err, ERR_MEMORY, "no memory for the answers of %zu requests", n);
-}
-
-void serving_record_free(struct serving_record *record)
-{
-    free(record->answer), free(record->first), free(record->token), free(record->time), free(record->replica);
-    *record = (struct serving_record){ 0 };
-}
-
-/* The reference has the same weights: those of the files, or drawn from the same seed. */
-static enum error_code open_judge(struct engine *engine, struct error *err)
-{
-    const struct plan *const p = engine_plan(engine);
-    enum error_code e = transformer_open(&engine->model, &p->model, p->dtype, p->seed, err);
-    if (!e && engine->job->saved)
-        e = fail_about(err, checkpoint_load_serial(&engine->model, engine->job->saved, err), "--model");
-    int64_t most = 1;
-    for (int64_t i = 0; i < engine->job->requests->count; i++) {
-        const struct request *const r = &engine->job->requests->at[i];
-        if (r->prompt.count + r->most > most) most = r->prompt.count + r->most;
-    }
-    return e ? e : judge_open(&engine->judge, &engine->model, most, ~p->seed, p->mesh.size[TP], err);
-}
 
 static enum error_code make_lists(struct engine *engine, struct error *err)
 {
     const struct serving_limits *const l = &engine->job->limits;
     const size_t n = (size_t)engine->job->requests->count, rows = (size_t)l->step_tokens;
-    engine->sequence = calloc(n + 1, sizeof *engine->sequence), engine->kept = calloc(n + 1, sizeof *engine->kept);
+    const int64_t told = TOLD_TIME + l->running * told_stride(most_proposals(engine));
+    engine->sequence = calloc(n + 1, sizeof *engine->sequence);
     engine->id = malloc(rows * sizeof *engine->id), engine->position = malloc(rows * sizeof *engine->position);
-    engine->asked = malloc(rows * sizeof *engine->asked);
-    engine->p = malloc((size_t)vocabulary(engine) * sizeof *engine->p);
-    engine->told = calloc((size_t)l->running + 2, sizeof *engine->told);
-    engine->message = device_list(device_of(engine), 2 + l->running);
-    const bool ok = engine->sequence && engine->kept && engine->id && engine->position && engine->asked && engine->p &&
-                    engine->told && engine->message.data;
+    engine->asked = malloc(rows * sizeof *engine->asked), engine->sampled = malloc(rows * sizeof *engine->sampled);
+    engine->told = calloc((size_t)told, sizeof *engine->told);
+    engine->taken = calloc((size_t)l->running, sizeof *engine->taken);
+    engine->before = calloc((size_t)l->running, sizeof *engine->before);
+    engine->message = device_list(device_of(engine), told);
+    const bool speaks = engine->job->streams && engine->draws;
+    if (speaks) engine->spoken = calloc(n + 1, sizeof *engine->spoken);
+    const bool ok = engine->sequence && engine->id && engine->position && engine->asked && engine->sampled &&
+                    engine->told && engine->taken && engine->before && engine->message.data &&
+                    (engine->spoken || !speaks);
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
 /* Without a batch: the device's stage gets its tokens from here. */
-static enum error_code engine_open(struct engine *engine, struct error *err)
+enum error_code engine_open(struct engine *engine, struct error *err)
 {
     const struct mesh *const m = &engine_plan(engine)->mesh;
     const struct comm *const comm = engine->trainer->comm;
-    const int last = mesh_neighbour(m, mesh_neighbour(m, comm->rank, TP, 0), PP, m->size[PP] - 1);
+    const int first = mesh_neighbour(m, mesh_neighbour(m, comm->rank, TP, 0), CP, 0),
+              last = mesh_neighbour(m, first, PP, m->size[PP] - 1);
     engine->number = mesh_coordinate(m, comm->rank, DP), engine->draws = comm->rank == last;
     enum error_code e = group_along(&engine->replica, engine->trainer->comm, m, TRAFFIC_OTHER,
-                                    AXIS_BIT(TP) | AXIS_BIT(PP), err);
+                                    AXIS_BIT(TP) | AXIS_BIT(CP) | AXIS_BIT(PP), err);
     for (int i = 0; i < engine->replica.size && !e; i++)
         if (engine->replica.member[i] == last) engine->root = i;
+    if (!e) e = group_along(&engine->last, engine->trainer->comm, m, TRAFFIC_TENSOR, AXIS_BIT(TP) | AXIS_BIT(CP), err);
+    if (!e) e = apart_open(engine, err);
     if (!e) e = record_open(&engine->record, engine->job->requests, err);
     if (!e) e = make_lists(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
-    if (!e) e = pages_open(&engine->pages, &engine->trainer->stage[0], &engine->job->limits, err);
-    if (!e && engine->job->check && engine->draws) e = open_judge(engine, err);
-    engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = take_logits };
+    if (!e) e = pages_open(&engine->pages, engine->trainer->comm, &engine->trainer->stage[0], &engine->job->limits,
+                           err);
+    if (!e && engine->draws)
+        e = drawing_open(&engine->drawing, engine->job, device_of(engine), engine->came ? engine_plan(engine)->S : 1,
+                         err);
+    engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
 }
 
-static void engine_close(struct engine *engine)
+void engine_close(struct engine *engine)
 {
     engine->trainer->stage[0].answering = NULL;
-    for (int64_t i = 0; i < engine->job->requests->count && engine->sequence && engine->kept; i++)
-        sequence_free(engine->sequence[i]), free(engine->kept[i].data);
+    for (int64_t i = 0; i < engine->job->requests->count && engine->sequence; i++) sequence_free(engine->sequence[i]);
+    for (int64_t i = 0; i < engine->job->requests->count && engine->spoken; i++) text_stream_free(&engine->spoken[i]);
     if (engine->pages.kv) pages_close(&engine->pages);
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
-    judge_close(&engine->judge);
-    if (engine->model.params) transformer_close(&engine->model);
+    drawing_close(&engine->drawing);
     if (engine->message.data) device_free(device_of(engine), engine->message);
-    free(engine->sequence), free(engine->kept), free(engine->id), free(engine->position), free(engine->asked);
-    free(engine->p), free(engine->told);
-    group_close(&engine->replica);
+    free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked), free(engine->sampled);
+    free(engine->told), free(engine->taken), free(engine->before), free(engine->spoken), free(engine->came);
+    apart_close(engine);
+    group_close(&engine->replica), group_close(&engine->last);
     serving_record_free(&engine->record);
 }
 
-/* ---- the record of all devices ----------------------------------------------------------------------------------- */
+/* ---- serving ----------------------------------------------------------------------------------------------------- */
 
-/* The place where rank 0 collects entries, and the lists of all devices one after another. */
-struct taken { void *to; const char *all; size_t each, own; };
-
-static void take_entries(const struct taken *taken, int device, int64_t from, int64_t to)
+enum error_code engine_start(struct engine *engine, struct comm *comm, struct error *err)
 {
-    const size_t at = (size_t)from * taken->each;
-    memcpy((char *)taken->to + at, taken->all + (size_t)device * taken->own + at, (size_t)(to - from) * taken->each);
-}
-
-static int device_that_draws(const struct plan *plan, int64_t replica)
-{
-    return mesh_neighbour(&plan->mesh, mesh_neighbour(&plan->mesh, 0, DP, (int)replica), PP, plan->mesh.size[PP] - 1);
-}
-
-/* Bring a list of every device to rank 0, and take each request's part.  by_token: a token has an entry of it. */
-static enum error_code bring_list(struct engine *engine, void *own, size_t each, bool by_token, void *to,
-                                  struct error *err)
-{
-    struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = engine_plan(engine);
-    const int64_t n = engine->record.requests, *const first = engine->record.first;
-    const size_t bytes = each * (size_t)(by_token ? first[n] : n);
-    char *const all = comm->rank == 0 ? malloc(bytes * (size_t)comm->size + 1) : NULL;
-    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for the answers of all "
-                                                              "devices") : OK;
-    e = comm_agree(comm, e, err);
-    if (!e) e = comm_bring(comm, own, bytes, all, err);
-    const struct taken taken = { to, all, each, bytes };
-    for (int64_t i = 0; i < n && !e && comm->rank == 0; i++)
-        take_entries(&taken, device_that_draws(p, i % p->mesh.size[DP]), by_token ? first[i] : i,
-                     by_token ? first[i + 1] : i + 1);
-    free(all);
+    struct trainer *const t = engine->trainer;
+    const struct serving_job *const job = engine->job;
+    enum error_code e = trainer_open(t, job->plan, comm, (struct batch_source){ .fill = NULL }, err);
+    if (e) return e;
+    if (job->saved) e = fail_about(err, checkpoint_load_weights(t, job->saved, err), "--model");
+    if (!e) clock_reset(&t->device->clock);
+    else trainer_close(t);
     return e;
-}
-
-static enum error_code bring_counts(struct engine *engine, struct serving_record *to, struct error *err)
-{
-    struct comm *const comm = engine->trainer->comm;
-    const struct plan *const p = engine_plan(engine);
-    const struct replica_counts own = { .counts = engine->scheduler.counts, .end = engine->now,
-                                        .free_blocks = engine->scheduler.pool.free,
-                                        .cache_bytes = pages_bytes(&engine->pages) };
-    struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);
-    to->replicas = p->mesh.size[DP];
-    to->replica = calloc((size_t)to->replicas, sizeof *to->replica);
-    enum error_code e = all && to->replica ? OK : fail(err, ERR_MEMORY, "no memory for the counts of all devices");
-    e = comm_agree(comm, e, err);
-    if (!e) e = comm_bring(comm, &own, sizeof own, all, err);
-    for (int64_t r = 0; r < to->replicas && !e && comm->rank == 0; r++) to->replica[r] = all[device_that_draws(p, r)];
-    free(all);
-    return e;
-}
-
-/* The messages that were sent must be those that the formulas of their senders say. */
-static enum error_code check_messages(const struct comm *comm, struct error *err)
-{
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
-        for (enum operation op = 0; op < CONTROL; op++)
-            for (int level = -1; level < CLUSTER_LEVELS; level++)
-                if (!traffic_equal(&comm->counted.of[kind].of[op], &comm->expected.of[kind].of[op], level))
-                    return fail(err, ERR_CHECK, "device %d: its %s %s messages are not those that the formulas say",
-                                comm->rank, traffic_kind_name(kind), operation_name(op));
-    return OK;
-}
-
-static enum error_code bring_record(struct engine *engine, struct serving_record *to, struct error *err)
-{
-    struct serving_record *const own = &engine->record;
-    struct comm *const comm = engine->trainer->comm;
-    enum error_code e = comm_agree(comm, check_messages(comm, err), err);
-    if (!e) e = comm_agree(comm, record_open(to, engine->job->requests, err), err);
-    if (!e) e = bring_list(engine, own->answer, sizeof *own->answer, false, to->answer, err);
-    if (!e) e = bring_list(engine, own->token, sizeof *own->token, true, to->token, err);
-    if (!e) e = bring_list(engine, own->time, sizeof *own->time, true, to->time, err);
-    return e ? e : bring_counts(engine, to, err);
 }
 
 enum error_code serve_requests(struct comm *comm, const struct serving_job *job, struct serving_record *record,
@@ -520,20 +400,16 @@ enum error_code serve_requests(struct comm *comm, const struct serving_job *job,
     struct trainer trainer;
     struct engine engine = { .job = job, .trainer = &trainer };
     *record = (struct serving_record){ 0 };
-    enum error_code e = trainer_open(&trainer, job->plan, comm, (struct batch_source){ .fill = NULL }, err);
+    enum error_code e = engine_start(&engine, comm, err);
     if (e) return e;
-    if (job->saved) e = fail_about(err, checkpoint_load_weights(&trainer, job->saved, err), "--model");
+    e = engine_open(&engine, err);
     if (!e) {
-        clock_reset(&trainer.device->clock);
-        e = engine_open(&engine, err);
-        if (!e) {
-            e = answer_all(&engine, err);
-            /* Inside iterations devices cannot agree on an error: others wait for messages. */
-            if (e) comm_give_up(comm, err);
-            e = bring_record(&engine, record, err);
-        }
-        engine_close(&engine);
+        e = answer_all(&engine, err);
+        /* Inside iterations devices cannot agree on an error: others wait for messages. */
+        if (e) comm_give_up(comm, err);
+        e = bring_record(&engine, record, err);
     }
+    engine_close(&engine);
     trainer_close(&trainer);
     return e;
 }

@@ -11,8 +11,10 @@
 #define ORRERY_ENGINE_H
 
 #include "emulated_devices/serve/judge.h"
+#include "emulated_devices/serve/proposer.h"
 #include "emulated_devices/serve/requests.h"
 #include "emulated_devices/serve/scheduler.h"
+#include "emulated_devices/device/tier.h"
 
 struct checkpoint;
 struct comm;
@@ -24,7 +26,11 @@ struct serving_job {
     const struct checkpoint *saved;     /* the weights; NULL: drawn from the plan's seed */
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
+    struct speculation speculation;     /* whether tokens are proposed, and how */
     bool check;                         /* compare each answer with the one-device model */
+    int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
+    bool streams;                       /* print each token of a trace as it comes */
+    struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
 };
 
 /* An answer, but for its tokens. */
@@ -38,9 +44,12 @@ struct answer {
 /* The counts of a replica, as its device that draws has them. */
 struct replica_counts {
     struct serving_counts counts;       /* of its scheduler */
+    struct proposal_counts proposals;   /* of its proposer */
     int64_t end;                        /* virtual time of its last token, in picoseconds */
     int64_t free_blocks;                /* at the end */
     uint64_t cache_bytes;               /* of the blocks of this device */
+    int64_t free_host;                  /* blocks of the host's tier at the end */
+    struct tier_traffic host;           /* of this device with it */
 };
 
 /* All answers, on rank 0. */
@@ -56,6 +65,12 @@ struct serving_record {
 /** Whether this engine serves a plan: what it does not do is refused by its flag.
  *  @return OK, or ERR_PLAN. */
 enum error_code serving_takes(const struct plan *, const struct serving_limits *, struct error *);
+
+/** The replica that has a request's answer. */
+static inline int64_t replica_of_answer(const struct serving_job *job, int replicas, int64_t request)
+{
+    return job->prompt_replicas + request % (replicas - job->prompt_replicas);
+}
 
 /** Whether the cache has room for each request alone.  @return OK, or ERR_USAGE naming the first that has not. */
 enum error_code serving_fits(const struct requests *, const struct serving_limits *, struct error *);

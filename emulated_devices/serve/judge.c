@@ -2,7 +2,6 @@
  * reference's logits; what is wrong with an answer is no error here, but a verdict. */
 #include "emulated_devices/serve/judge.h"
 #include "ref/model/perturb.h"
-#include "ref/numeric/philox.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -231,7 +230,7 @@ bool choice_is_clear(const struct sampling *how, struct tensor logits, double u,
 /* ---- the verdict ------------------------------------------------------------------------------------------------- */
 
 /* One token of an answer. */
-struct judged_token { int64_t number, row; int32_t token; double u; struct tensor logits; };
+struct judged_token { int64_t number, row; int32_t token; struct place_numbers numbers; struct tensor logits; };
 
 static void call_wrong(struct verdict *verdict, const struct judged_token *at, const char *what, double a, double b)
 {
@@ -252,20 +251,34 @@ static double farthest_of(const struct judge *judge, const struct judged_token *
     return most;
 }
 
+/* The token that a row of logits chooses, and whether all logits within the bound choose the same.
+ * @param p  [2V] scratch. */
+static bool choose(const struct judge *judge, const struct request *request, const struct judged_token *at,
+                   struct tensor logits, double bound, double *p, int32_t *token, enum error_code *code,
+                   struct error *err)
+{
+    const struct judged_proposals *const all = &judge->proposals;
+    const int64_t V = judge->model->config.V;
+    const bool clear = choice_is_clear(&request->how, logits, at->numbers.draw, bound, p, token, code, err);
+    if (*code || all->token == NULL || all->token[at->number] == NO_PROPOSAL) return clear;
+    const struct proposal proposal = { all->token[at->number], all->q ? all->q + at->number * V : NULL };
+    *token = proposal_settle(all->rule, p, V, proposal, &at->numbers, p + V);
+    /* How near the quotient of p and q is to its number is not known within a bound. */
+    return clear && (bound == 0 || request->how.temperature == 0);
+}
+
 static enum error_code judge_token(const struct judge *judge, const struct request *request,
                                    const struct judged_token *at, double *p, struct verdict *verdict,
                                    struct error *err)
 {
     const double bound = judge->model->config.exact ? 0 : judge->bound[at->row], far = farthest_of(judge, at);
-    const struct tensor truth = tensor_1d(judge->logits + at->row * judge->model->config.V, F64,
+    const struct tensor truth = tensor_2d(judge->logits + at->row * judge->model->config.V, F64, 1,
                                           judge->model->config.V);
     int32_t own, expected;
     enum error_code e;
-    choice_is_clear(&request->how, tensor_2d(at->logits.data, at->logits.dtype, 1, tensor_count(at->logits)), at->u, 0,
-                    p, &own, &e, err);
+    choose(judge, request, at, at->logits, 0, p, &own, &e, err);
     if (e) return e;
-    const bool clear = choice_is_clear(&request->how, tensor_2d(truth.data, F64, 1, tensor_count(truth)), at->u, bound,
-                                       p, &expected, &e, err);
+    const bool clear = choose(judge, request, at, truth, bound, p, &expected, &e, err);
     if (e) return e;
     verdict->tokens++;
     verdict->bound = fmax(verdict->bound, bound);
@@ -288,17 +301,15 @@ enum error_code judge_answer(struct judge *judge, const struct request *request,
                              struct tensor logits, struct verdict *verdict, struct error *err)
 {
     const int64_t V = judge->model->config.V, prompt = request->prompt.count;
-    double *const p = malloc((size_t)V * sizeof *p);
+    double *const p = malloc(2 * (size_t)V * sizeof *p);
     *verdict = (struct verdict){ .first_wrong = -1 };
     enum error_code e = p ? OK : fail(err, ERR_MEMORY, "no memory for %lld probabilities", (long long)V);
     /* Nothing follows the last token. */
     if (!e) e = run_truth(judge, token, count - 1, err);
     if (!e && !judge->model->config.exact) e = run_twins(judge, token, count - 1, err);
     for (int64_t i = 0; i < count - prompt && !e; i++) {
-        const struct tensor row = tensor_rows_of(logits, i, 1);
-        const struct judged_token at = { i, prompt - 1 + i, token[prompt + i],
-                                         random_uniform(request->how.seed, random_stream("sample"), (uint64_t)i),
-                                         tensor_1d(row.data, row.dtype, V) };
+        const struct judged_token at = { i, prompt - 1 + i, token[prompt + i], place_numbers_of(request->how.seed, i),
+                                         tensor_rows_of(logits, i, 1) };
         e = judge_token(judge, request, &at, p, verdict, err);
     }
     free(p);

@@ -6,7 +6,8 @@
  *
  *   - The engine's logits of a token are compared with the reference's.  With exact sums bits must be equal.  Otherwise
  *     no logit may differ by more than a bound, which twins of the reference have measured (ref/model/perturb.h).
- *   - The token must be the one that the engine's own logits, the request's settings and its seed choose.
+ *   - The token must be the one that the engine's own logits, the request's settings and its seed choose.  With rule
+ *     `ratio` the proposal that stood there is part of the choice (proposal.h).
  *   - Where a difference within the bound could choose another token, the token cannot be judged: it counts apart, even
  *     if it is the reference's.
  *   - A token of a mixture whose router could choose other experts, for it or for a token before it, may have other
@@ -17,6 +18,7 @@
 #ifndef ORRERY_JUDGE_H
 #define ORRERY_JUDGE_H
 
+#include "emulated_devices/serve/proposal.h"
 #include "emulated_devices/serve/requests.h"
 
 struct transformer;
@@ -30,12 +32,20 @@ struct verdict {
     char why[120];                      /* about it; empty: none is wrong */
 };
 
+/* Tokens that were proposed in the places of an answer. */
+struct judged_proposals {
+    enum proposal_rule rule;            /* by which tokens were chosen */
+    const int32_t *token;               /* [answer] NULL: none was proposed, or the choice does not depend on it */
+    const double *q;                    /* [answer, V] NULL: proposers are certain */
+};
+
 enum { JUDGE_TWINS = 3 };               /* of the reference, whose distances are the bounds */
 
 struct judge {
     struct transformer *model;          /* the caller's, with its weights */
     uint64_t seed;                      /* of the twins */
     int parts;                          /* sums of how many devices a result is stored as, for 16-bit formats */
+    struct judged_proposals proposals;  /* of the answer that is judged next; the caller's */
     int64_t rows;                       /* [rows] for which there is room */
     double *logits;                     /* [rows, V] of the reference */
     double *bound;                      /* [rows] of each row's logits */

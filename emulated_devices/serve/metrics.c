@@ -78,6 +78,9 @@ static void add_replicas(struct serving_metrics *metrics, const struct serving_r
         const struct serving_counts *const c = &record->replica[r].counts;
         metrics->iterations += c->iterations, metrics->computed += c->tokens;
         metrics->preemptions += c->preemptions, metrics->shared_tokens += c->shared_tokens;
+        metrics->wasted += c->wasted;
+        metrics->outs += c->outs, metrics->ins += c->ins;
+        metrics->host_bytes += record->replica[r].host.bytes_written + record->replica[r].host.bytes_read;
         if (c->most_blocks > metrics->most_blocks) metrics->most_blocks = c->most_blocks;
         used += c->used_blocks;
     }

@@ -28,7 +28,10 @@ struct serving_metrics {
     struct time_spread first_token, per_token, gap, latency;
     int64_t attained;                   /* requests that meet the target */
     int64_t iterations, computed, preemptions, shared_tokens;   /* of all replicas; computed: tokens in iterations */
+    int64_t wasted;                     /* tokens that were thrown away */
     int64_t blocks, most_blocks;        /* of a replica's cache; the most that one has used */
+    int64_t outs, ins;                  /* blocks that were copied to the host, and back */
+    uint64_t host_bytes;                /* of a replica's device that draws, both ways, over all replicas */
     double used;                        /* mean part of the cache that is used in an iteration */
 };
 

@@ -4,6 +4,7 @@
  *         arXiv:2309.06180
  */
 #include "emulated_devices/serve/pages.h"
+#include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/compute.h"
 #include <stdlib.h>
@@ -21,23 +22,44 @@ static bool has_layer(const struct stage *stage, int64_t layer)
            own < stage->first_layer + stage->layers;
 }
 
-enum error_code pages_open(struct pages *pages, const struct stage *stage, const struct serving_limits *limits,
-                           struct error *err)
+/* Each layer has a home for the blocks that leave. */
+static enum error_code open_homes(struct pages *pages, int64_t blocks, struct error *err)
+{
+    const int64_t numbers = blocks * pages->tokens * pages->width;
+    uint64_t bytes = 0;
+    for (int64_t l = 0; l < pages->layers; l++)
+        if (tensor_present(pages->kv[l])) bytes += tier_room((uint64_t)numbers * dtype_size(pages->kv[l].dtype));
+    if (blocks == 0 || bytes == 0) return OK;
+    const enum error_code e = tier_open(&pages->tier, device_of(pages), NULL, bytes, err);
+    for (int64_t l = 0; l < pages->layers && !e; l++)
+        if (tensor_present(pages->kv[l])) pages->home[l] = tier_place(&pages->tier, pages->kv[l].dtype, numbers);
+    return e;
+}
+
+enum error_code pages_open(struct pages *pages, struct comm *comm, const struct stage *stage,
+                           const struct serving_limits *limits, struct error *err)
 {
     const struct model_config *const c = &stage->plan->model;
-    *pages = (struct pages){ .stage = stage, .blocks = limits->blocks, .tokens = limits->block_tokens,
+    const struct mesh *const mesh = &stage->plan->mesh;
+    *pages = (struct pages){ .stage = stage, .parts = mesh->size[CP],
+                             .part = mesh_coordinate(mesh, comm->rank, CP),
+                             .blocks = limits->blocks, .tokens = limits->block_tokens,
                              .width = 2 * stage->tp->heads.keys.count * c->A,
                              .layers = c->shortcut ? second_block(c, c->L) : c->L };
     pages->kv = calloc((size_t)pages->layers, sizeof *pages->kv);
-    bool ok = pages->kv != NULL;
+    pages->home = calloc((size_t)pages->layers, sizeof *pages->home);
+    bool ok = pages->kv != NULL && pages->home != NULL;
     for (int64_t l = 0; l < pages->layers && ok; l++) {
         if (!has_layer(stage, l)) continue;
         pages->kv[l] = device_tensor_2d(stage->device, BUFFERS, pages->blocks * pages->tokens, pages->width);
         ok = pages->kv[l].data != NULL;
         if (ok) arena_name(&stage->device->arena, pages->kv[l].data, "the key and value cache");
     }
-    if (ok) return OK;
+    enum error_code e = ok ? group_along(&pages->along, comm, mesh, TRAFFIC_ATTENTION, AXIS_BIT(CP), err) : OK;
+    if (ok && !e) e = open_homes(pages, limits->host_blocks, err);
+    if (ok && !e) return OK;
     pages_close(pages);
+    if (e) return e;
     return fail(err, ERR_MEMORY, "no memory for %lld blocks of keys and values", (long long)limits->blocks);
 }
 
@@ -45,7 +67,9 @@ void pages_close(struct pages *pages)
 {
     for (int64_t l = 0; l < pages->layers && pages->kv; l++)
         if (tensor_present(pages->kv[l])) device_free(device_of(pages), pages->kv[l]);
-    free(pages->kv);
+    if (pages->tier.device) tier_close(&pages->tier);
+    free(pages->kv), free(pages->home);
+    group_close(&pages->along);
     *pages = (struct pages){ 0 };
 }
 
@@ -55,6 +79,75 @@ uint64_t pages_bytes(const struct pages *pages)
     for (int64_t l = 0; l < pages->layers; l++)
         if (tensor_present(pages->kv[l])) bytes += tensor_bytes(pages->kv[l]);
     return bytes;
+}
+
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
+
+static struct tensor kv_block_at(const struct pages *pages, struct tensor layer, int64_t block)
+{
+    const int64_t n = pages->tokens * pages->width;
+    return tensor_1d((char *)layer.data + (size_t)(block * n) * dtype_size(layer.dtype), layer.dtype, n);
+}
+
+enum error_code pages_swap(struct pages *pages, const struct iteration *now, struct error *err)
+{
+    struct clock *const clock = &device_of(pages)->clock;
+    enum error_code e = OK;
+    picoseconds end = clock->now;
+    /* Blocks that leave are copied first: others may come into their memory. */
+    for (int64_t l = 0; l < pages->layers; l++) {
+        const struct tensor kv = pages->kv[l], home = pages->home[l];
+        if (!tensor_present(kv)) continue;
+        for (int64_t i = 0; i < now->outs && !e; i++) {
+            const struct block_copy *const copy = &now->out[i];
+            picoseconds when = clock->now;
+            e = tier_write(&pages->tier, kv_block_at(pages, home, copy->to), kv_block_at(pages, kv, copy->from), &when,
+                           err);
+            end = when > end ? when : end;
+        }
+        for (int64_t i = 0; i < now->ins && !e; i++) {
+            const struct block_copy *const copy = &now->in[i];
+            picoseconds when = clock->now;
+            e = tier_read(&pages->tier, kv_block_at(pages, kv, copy->to), kv_block_at(pages, home, copy->from), &when,
+                          err);
+            end = when > end ? when : end;
+        }
+    }
+    if (end > clock->now) clock_wait(clock, end);
+    return e;
+}
+
+void pages_gather(const struct pages *pages, int64_t layer, const int64_t *block, int64_t count, struct tensor list)
+{
+    for (int64_t i = 0; i < count; i++) {
+        const struct tensor from = kv_block_at(pages, pages->kv[layer], block[i]), to = kv_block_at(pages, list, i);
+        device_copy(device_of(pages), to.data, from.data, tensor_bytes(from));
+    }
+}
+
+enum error_code pages_put_away(struct pages *pages, int64_t layer, const int64_t *away, int64_t count,
+                               struct tensor list, struct error *err)
+{
+    enum error_code e = OK;
+    for (int64_t i = 0; i < count && !e; i++) {
+        picoseconds when = device_of(pages)->clock.now;
+        const struct tensor home = kv_block_at(pages, pages->home[layer], away[i]);
+        e = tier_write(&pages->tier, home, kv_block_at(pages, list, i), &when, err);
+        if (when > device_of(pages)->clock.now) clock_wait(&device_of(pages)->clock, when);
+    }
+    return e;
+}
+
+struct tier_traffic pages_swapped(const struct pages *pages, int64_t outs, int64_t ins)
+{
+    struct tier_traffic all = { 0 };
+    for (int64_t l = 0; l < pages->layers; l++) {
+        if (!tensor_present(pages->kv[l])) continue;
+        const uint64_t bytes = tensor_bytes(kv_block_at(pages, pages->kv[l], 0));
+        all.writes += (uint64_t)outs, all.bytes_written += (uint64_t)outs * bytes;
+        all.reads += (uint64_t)ins, all.bytes_read += (uint64_t)ins * bytes;
+    }
+    return all;
 }
 
 /* ---- keys and values --------------------------------------------------------------------------------------------- */
@@ -70,16 +163,27 @@ static char *pages_row(struct tensor t, int64_t row)
     return (char *)t.data + (size_t)(row * tensor_cols(t)) * dtype_size(t.dtype);
 }
 
-/* Keys and values are the last columns of the rows that attention reads. */
-static void keep_piece(const struct pages *pages, struct tensor kv, const struct token_piece *piece, struct tensor qkv)
+/* The keys and values of all rows of an iteration, with `offset` bytes before each. */
+struct fresh_rows { struct tensor kv; uint64_t pitch, offset; };
+
+/* Where row r is: rows of a part follow each other, and parts do. */
+static const char *fresh_row(const struct pages *pages, const struct fresh_rows *fresh, int64_t row)
 {
-    const uint64_t width = (uint64_t)pages->width * dtype_size(kv.dtype),
-                   pitch = (uint64_t)tensor_cols(qkv) * dtype_size(qkv.dtype);
-    const char *from = (const char *)qkv.data + pitch - width;
-    for (int64_t i = 0, n; i < piece->count; i += n, from += (uint64_t)n * pitch) {
+    const int64_t n = pages->now->tokens, parts = pages->parts;
+    int64_t at = row / parts;
+    for (int64_t p = 0; p < row % parts; p++) at += (n - p + parts - 1) / parts;
+    return (const char *)fresh->kv.data + (uint64_t)at * fresh->pitch + fresh->offset;
+}
+
+static void keep_piece(const struct pages *pages, struct tensor kv, const struct token_piece *piece, int64_t row,
+                       const struct fresh_rows *fresh)
+{
+    const uint64_t width = (uint64_t)pages->width * dtype_size(kv.dtype);
+    for (int64_t i = 0, n; i < piece->count; i += n) {
         const int64_t at = piece->first + i, left = pages->tokens - at % pages->tokens;
-        n = piece->count - i < left ? piece->count - i : left;
-        device_copy_rows(device_of(pages), pages_row(kv, row_of(pages, piece->of, at)), width, from, pitch, width, n);
+        n = pages->parts > 1 ? 1 : piece->count - i < left ? piece->count - i : left;
+        device_copy_rows(device_of(pages), pages_row(kv, row_of(pages, piece->of, at)), width,
+                         fresh_row(pages, fresh, row + i), fresh->pitch, width, n);
     }
 }
 
@@ -98,61 +202,132 @@ static struct tensor bring_blocks(const struct pages *pages, struct tensor kv, c
 
 /* ---- attention --------------------------------------------------------------------------------------------------- */
 
-/* Pairs of a query of the piece and a key that it sees. */
-static double pairs_of(const struct token_piece *piece, int64_t window)
+/* The rows of a piece that this device computes: count of them from `from` on among its own, the first at position
+ * `first`, each `parts` positions behind the one before. */
+struct own_rows { int64_t from, first, count, parts; };
+
+static struct own_rows own_rows_of(const struct pages *pages, const struct token_piece *piece, int64_t row)
+{
+    const int64_t parts = pages->parts, skip = (pages->part - row % parts + parts) % parts;
+    const int64_t count = piece->count > skip ? (piece->count - skip + parts - 1) / parts : 0;
+    return (struct own_rows){ (row + skip) / parts, piece->first + skip, count, parts };
+}
+
+static int64_t keys_of(const struct own_rows *own) { return own->first + (own->count - 1) * own->parts + 1; }
+
+/* Pairs of a query of these rows and a key that it sees. */
+static double pairs_of(const struct own_rows *own, int64_t window)
 {
     double pairs = 0;
-    for (int64_t i = 0; i < piece->count; i++) {
-        const int64_t keys = piece->first + i + 1;
+    for (int64_t i = 0; i < own->count; i++) {
+        const int64_t keys = own->first + i * own->parts + 1;
         pairs += (double)(window > 0 && window < keys ? window : keys);
     }
     return pairs;
 }
 
 /* One kernel computes all pieces of a layer. */
-static void add_cost(struct op_cost *sum, double *all, const struct token_piece *piece, const struct attention *shape,
+static void add_cost(struct op_cost *sum, double *all, const struct own_rows *own, const struct attention *shape,
                      enum dtype dtype)
 {
-    const int64_t keys = piece->first + piece->count;
-    const struct op_cost one = attention_part_forward_cost(shape->pairs, piece->count, keys, *shape, dtype);
+    const int64_t keys = keys_of(own);
+    const struct op_cost one = attention_part_forward_cost(shape->pairs, own->count, keys, *shape, dtype);
     sum->flops += one.flops, sum->bytes += one.bytes, sum->depth = one.depth;
     if (keys > sum->columns) sum->columns = keys;
-    sum->seen += shape->pairs, *all += (double)piece->count * (double)keys;
+    sum->seen += shape->pairs, *all += (double)own->count * (double)keys;
 }
 
 static int64_t longest_of(const struct iteration *now)
 {
-    int64_t most = 0;
+    int64_t most = 1;
     for (int64_t i = 0; i < now->pieces; i++)
         if (now->piece[i].first + now->piece[i].count > most) most = now->piece[i].first + now->piece[i].count;
     return most;
+}
+
+/* Keys and values are the last columns of the rows that attention reads.  With cp each device brings those of its rows
+ * to the others: all have the whole cache. */
+static enum error_code share_rows(struct pages *pages, struct tensor qkv, struct fresh_rows *fresh, struct error *err)
+{
+    struct device *const d = device_of(pages);
+    const int64_t n = pages->now->tokens, parts = pages->parts;
+    const size_t each = dtype_size(qkv.dtype);
+    const uint64_t width = (uint64_t)pages->width * each, pitch = (uint64_t)tensor_cols(qkv) * each;
+    *fresh = (struct fresh_rows){ .kv = qkv, .pitch = pitch, .offset = pitch - width };
+    if (parts == 1 || n == 0) return OK;
+    const int64_t own = (n - pages->part + parts - 1) / parts;
+    int64_t *const counts = malloc((size_t)parts * sizeof *counts);
+    const struct tensor mine = device_tensor_2d(d, BUFFERS, own + 1, pages->width),
+                        all = device_tensor_2d(d, BUFFERS, n, pages->width);
+    enum error_code e = counts && mine.data && all.data ? OK
+                        : fail(err, ERR_MEMORY, "no memory for the keys of %lld rows", (long long)n);
+    for (int64_t p = 0; p < parts && !e; p++) counts[p] = (n - p + parts - 1) / parts * pages->width;
+    if (!e) {
+        device_copy_rows(d, mine.data, width, (const char *)qkv.data + fresh->offset, pitch, width, own);
+        e = collective_run(&pages->along, ALLGATHER, NULL,
+                           &(struct collective){ .in = mine.data, .out = all.data, .counts = counts,
+                                                 .dtype = qkv.dtype }, err);
+    }
+    if (mine.data) device_free(d, mine);
+    free(counts);
+    *fresh = (struct fresh_rows){ .kv = all, .pitch = width };
+    return e;
+}
+
+/* A device without rows of a request has one that nobody reads: that row sees itself. */
+static void attend_alone(struct pages *pages, const struct answering_attention *call, struct tensor room)
+{
+    struct device *const d = device_of(pages);
+    const uint64_t width = (uint64_t)pages->width * dtype_size(room.dtype),
+                   pitch = (uint64_t)tensor_cols(call->qkv) * dtype_size(room.dtype);
+    struct attention shape = call->shape;
+    device_copy(d, room.data, (const char *)call->qkv.data + pitch - width, width);
+    shape.S = 1, shape.pairs = 1;
+    dev_attention_piece(d, call->out, call->lse, call->qkv, tensor_rows_of(room, 0, 1),
+                        pages->stage->micro[0].positions, shape);
+    device_charge(d, "attention forward", attention_part_forward_cost(1, 1, 1, shape, d->dtype));
+}
+
+static void attend_pieces(struct pages *pages, const struct answering_attention *call, struct tensor kv,
+                          struct tensor room)
+{
+    struct device *const d = device_of(pages);
+    const struct iteration *const now = pages->now;
+    const struct tensor positions = pages->stage->micro[0].positions;
+    struct op_cost cost = { .flops = 0 };
+    double all = 0;
+    for (int64_t i = 0, row = 0; i < now->pieces; row += now->piece[i++].count) {
+        const struct own_rows own = own_rows_of(pages, &now->piece[i], row);
+        if (own.count == 0) continue;
+        const struct tensor whole = bring_blocks(pages, kv, now->piece[i].of, keys_of(&own), room);
+        struct attention shape = call->shape;
+        shape.S = keys_of(&own), shape.pairs = pairs_of(&own, shape.window);
+        dev_attention_piece(d, tensor_rows_of(call->out, own.from, own.count),
+                            tensor_rows_of(call->lse, own.from, own.count),
+                            tensor_rows_of(call->qkv, own.from, own.count), whole,
+                            tensor_1d((int32_t *)positions.data + own.from, I32, own.count), shape);
+        add_cost(&cost, &all, &own, &shape, d->dtype);
+    }
+    cost.seen = all > 0 ? cost.seen / all : 0;
+    if (all > 0) device_charge(d, "attention forward", cost);
 }
 
 enum error_code pages_attend(struct pages *pages, const struct answering_attention *call, struct error *err)
 {
     struct device *const d = device_of(pages);
     const struct iteration *const now = pages->now;
-    const struct tensor kv = pages->kv[call->layer], positions = pages->stage->micro[0].positions;
-    struct op_cost cost = { .flops = 0 };
-    double all = 0;
+    const struct tensor kv = pages->kv[call->layer];
+    struct fresh_rows fresh;
     const struct tensor room = device_tensor_2d(d, BUFFERS, longest_of(now), pages->width);
     if (room.data == NULL) return fail(err, ERR_MEMORY, "no memory for the keys of a sequence");
+    enum error_code e = share_rows(pages, call->qkv, &fresh, err);
     /* All keys are there before any query reads: a sequence may share blocks that another one has just filled. */
-    for (int64_t i = 0, at = 0; i < now->pieces; at += now->piece[i++].count)
-        keep_piece(pages, kv, &now->piece[i], tensor_rows_of(call->qkv, at, now->piece[i].count));
-    dev_charge(d, "copy keys and values", tensor_2d(NULL, kv.dtype, now->tokens, pages->width), 2, 0);
-    for (int64_t i = 0, at = 0; i < now->pieces; at += now->piece[i++].count) {
-        const struct token_piece *const p = &now->piece[i];
-        const struct tensor whole = bring_blocks(pages, kv, p->of, p->first + p->count, room);
-        struct attention shape = call->shape;
-        shape.S = p->first + p->count, shape.pairs = pairs_of(p, shape.window);
-        dev_attention_piece(d, tensor_rows_of(call->out, at, p->count), tensor_rows_of(call->lse, at, p->count),
-                            tensor_rows_of(call->qkv, at, p->count), whole,
-                            tensor_1d((int32_t *)positions.data + at, I32, p->count), shape);
-        add_cost(&cost, &all, p, &shape, d->dtype);
-    }
-    cost.seen = all > 0 ? cost.seen / all : 0;
-    device_charge(d, "attention forward", cost);
+    for (int64_t i = 0, row = 0; i < now->pieces && !e; row += now->piece[i++].count)
+        keep_piece(pages, kv, &now->piece[i], row, &fresh);
+    if (!e) dev_charge(d, "copy keys and values", tensor_2d(NULL, kv.dtype, now->tokens, pages->width), 2, 0);
+    if (!e && now->tokens <= pages->part) attend_alone(pages, call, room);
+    else if (!e) attend_pieces(pages, call, kv, room);
+    if (fresh.kv.data && fresh.kv.data != call->qkv.data) device_free(d, fresh.kv);
     device_free(d, room);
-    return OK;
+    return e;
 }

@@ -10,6 +10,7 @@
 #ifndef ORRERY_PAGES_H
 #define ORRERY_PAGES_H
 
+#include "emulated_devices/device/tier.h"
 #include "emulated_devices/model/answering.h"
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/serve/scheduler.h"
@@ -20,14 +21,35 @@ struct pages {
     int64_t layers;                     /* as answering_attention counts them */
     struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
     const struct iteration *now;        /* whose rows attention is asked for */
+    struct group along;                 /* with cp: the devices that have the other rows of the same heads */
+    int parts, part;                    /* rows are dealt to them in turn: row r to part r modulo parts */
+    struct tier tier;                   /* of the host, for blocks of preempted sequences */
+    struct tensor *home;                /* [layers] [host blocks tokens, width] on it; without data as kv */
 };
 
 /** Have memory for the blocks of a stage's layers.  @return OK, or ERR_MEMORY with nothing to close. */
-enum error_code pages_open(struct pages *, const struct stage *, const struct serving_limits *, struct error *);
+enum error_code pages_open(struct pages *, struct comm *, const struct stage *, const struct serving_limits *,
+                           struct error *);
 void pages_close(struct pages *);
 
 /** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
 uint64_t pages_bytes(const struct pages *);
+
+/** Copy the iteration's blocks to the host and back, layer by layer; the device waits for them.  Local.
+ *  @return OK. */
+enum error_code pages_swap(struct pages *, const struct iteration *, struct error *);
+
+/** The traffic with the host that copies of so many blocks are: an operation for each block of a layer. */
+struct tier_traffic pages_swapped(const struct pages *, int64_t outs, int64_t ins);
+
+/** Numbers of a layer's block: of its tokens, keys and values. */
+static inline int64_t pages_block(const struct pages *pages) { return pages->tokens * pages->width; }
+
+/** Copy blocks of a layer of the cache one behind the other; and such a list to blocks of the host.  Local.
+ *  @param list  [count blocks of numbers]  @return OK. */
+void pages_gather(const struct pages *, int64_t layer, const int64_t *block, int64_t count, struct tensor list);
+enum error_code pages_put_away(struct pages *, int64_t layer, const int64_t *away, int64_t count, struct tensor list,
+                               struct error *);
 
 /** Write the keys and values of the iteration's rows to their blocks, and attend.  For struct answering.  Local.
  *  @return OK or ERR_MEMORY. */

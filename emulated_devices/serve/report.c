@@ -9,6 +9,7 @@
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include "ref/text/generate.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -30,8 +31,16 @@ static void print_head(const struct serving_report *report)
     const struct plan *const p = report->job->plan;
     const struct serving_metrics *const m = &report->metrics;
     static const char *const sums_of_rule[] = { "", " with exact sums", " with exact sums of two slices" };
-    say(stdout, 8, "model   %s, %s%s, on dp %d x tp %d x pp %d of %s", p->model.name, dtype_name(p->dtype),
-        sums_of_rule[p->model.exact], p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP], report->cluster);
+    char cp[24] = "", ep[24] = "";
+    if (p->mesh.size[CP] > 1) snprintf(cp, sizeof cp, " x cp %d", p->mesh.size[CP]);
+    if (p->ep > 1) snprintf(ep, sizeof ep, ", ep %d,", p->ep);
+    say(stdout, 8, "model   %s, %s%s, on dp %d%s x tp %d x pp %d%s of %s", p->model.name, dtype_name(p->dtype),
+        sums_of_rule[p->model.exact], p->mesh.size[DP], cp, p->mesh.size[TP], p->mesh.size[PP], ep,
+        report->cluster);
+    if (!report->numbers) say(stdout, 8, "        times alone: no number was computed");
+    if (report->job->prompt_replicas > 0)
+        say(stdout, 8, "        %d replica%s for prompts, %d for answers", report->job->prompt_replicas,
+            plural(report->job->prompt_replicas), p->mesh.size[DP] - report->job->prompt_replicas);
     say(stdout, 8, "served  %lld request%s of %s", (long long)m->requests, plural(m->requests),
         printable_path(report->trace).text);
     say(stdout, 8, "        %lld token%s of prompts, %lld of answers", (long long)m->prompt_tokens,
@@ -48,15 +57,63 @@ static void print_cache(const struct serving_report *report)
         100 * m->used, (long long)m->preemptions, plural(m->preemptions));
     say(stdout, 8, "        %lld token%s of prompts were found in it", (long long)m->shared_tokens,
         plural(m->shared_tokens));
+    if (l->host_blocks > 0)
+        say(stdout, 8, "host    %lld blocks a replica; %lld went there, %lld came back: %s of the devices that draw",
+            (long long)l->host_blocks, (long long)m->outs, (long long)m->ins,
+            size_format((double)m->host_bytes).text);
     say(stdout, 8, "steps   %lld iteration%s of %.1f tokens on average, %lld allowed", (long long)m->iterations,
         plural(m->iterations), per_second(m->computed, (double)m->iterations), (long long)l->step_tokens);
+    if (l->ahead)
+        say(stdout, 8, "        planned ahead: %lld token%s behind stop tokens thrown away", (long long)m->wasted,
+            plural(m->wasted));
 }
 
-static void add_row(struct table *table, const char *what, const struct time_spread *s)
+/* Sums of all replicas. */
+static struct proposal_counts proposals_of(const struct serving_record *record)
 {
-    if (s->count == 0) return;
-    table_row(table, "%s\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g", what, s->mean * 1e3, s->p50 * 1e3, s->p90 * 1e3, s->p99 * 1e3,
-              s->most * 1e3);
+    struct proposal_counts sum = { .proposed = 0 };
+    for (int64_t r = 0; r < record->replicas; r++) {
+        const struct proposal_counts *const c = &record->replica[r].proposals;
+        sum.proposed += c->proposed, sum.tested += c->tested, sum.taken += c->taken;
+        sum.expected += c->expected, sum.variance += c->variance;
+        sum.tokens += c->tokens;
+        for (int i = 0; i <= PROPOSALS_MOST; i++) sum.passes[i] += c->passes[i];
+    }
+    return sum;
+}
+
+/* Passes with proposals, and the tokens that they give on average if each proposal has the same chance. */
+static int64_t proposal_passes(const struct proposal_counts *counts, double chance, double *tokens)
+{
+    int64_t passes = 0;
+    double sum = 0;
+    for (int i = 1; i <= PROPOSALS_MOST; i++)
+        passes += counts->passes[i], sum += (double)counts->passes[i] * proposal_tokens(chance, i);
+    *tokens = per_second(1, (double)passes) * sum;
+    return passes;
+}
+
+static void print_proposals(const struct serving_report *report)
+{
+    const struct speculation *const how = &report->job->speculation;
+    const struct proposal_counts c = proposals_of(report->record);
+    if (how->most == 0) return;
+    say(stdout, 8, "drafts  %lld proposed, up to %lld at a time, by %s", (long long)c.proposed, (long long)how->most,
+        how->config ? how->config->name : "n-gram");
+    say(stdout, 8, "        %lld tested, %lld taken; by the formula %.1f, deviation %.1f", (long long)c.tested,
+        (long long)c.taken, c.expected, sqrt(c.variance));
+    const double chance = per_second(c.taken, (double)c.tested);
+    double alike;
+    const int64_t passes = proposal_passes(&c, chance, &alike);
+    say(stdout, 8, "        %.3f tokens a pass with proposals; %.3f if each is taken with %.1f %%",
+        per_second(c.tokens, (double)passes), alike, 100 * chance);
+}
+
+static void add_row(struct table *table, const char *what, const struct time_spread *spread)
+{
+    if (spread->count == 0) return;
+    table_row(table, "%s\t%.6g\t%.6g\t%.6g\t%.6g\t%.6g", what, spread->mean * 1e3, spread->p50 * 1e3,
+              spread->p90 * 1e3, spread->p99 * 1e3, spread->most * 1e3);
 }
 
 static void print_times(const struct serving_metrics *metrics)
@@ -90,11 +147,9 @@ static void print_rates(const struct serving_report *report)
 }
 
 /* A line says what was judged, the next what could not be, and how near the logits were. */
-static void report_verdict(const struct serving_report *report)
+void verdict_print(const struct verdict *v, bool exact)
 {
-    const struct verdict *const v = &report->verdict;
     char line[300];
-    if (!report->job->check) return;
     const char *const word = v->wrong > 0 ? "WRONG" : v->open > 0 ? "NOT ENOUGH" : "OK";
     snprintf(line, sizeof line, "%s: %lld of %lld tokens are those of the request alone on one device", word,
              (long long)v->right, (long long)v->tokens);
@@ -103,7 +158,7 @@ static void report_verdict(const struct serving_report *report)
         say(stdout, 8, "        %lld cannot be judged: rounding could choose another; %lld of these are equal",
             (long long)v->open, (long long)v->open_equal);
     if (v->wrong > 0) say(stdout, 8, "        %lld wrong; first: %s", (long long)v->wrong, v->why);
-    if (report->job->plan->model.exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
+    if (exact) say(stdout, 8, "        logits of right tokens have the reference's bits");
     else
         say(stdout, 8, "        logits are at most %.2e off; twins of the reference allow %.2e", v->farthest,
             v->bound);
@@ -124,14 +179,29 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
              " shared_tokens %g", asked->name, finish_word(a->finish), (double)asked->prompt.count,
              (double)a->tokens, (double)asked->arrival / 1e12, (double)time[0] / 1e12,
              (double)time[a->tokens - 1] / 1e12, (double)a->preempted, (double)a->shared);
-    cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
+    if (report->numbers)
+        cJSON_AddItemToObject(row, "ids", cJSON_CreateIntArray(r->token + r->first[i], (int)a->tokens));
 }
 
-static void add_check(cJSON *data, const struct verdict *v)
+void verdict_add_json(cJSON *data, const struct verdict *v)
 {
     json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %.17g"
              " bound %.17g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
              (double)v->open, v->farthest, v->bound, v->wrong == 0 && v->open == 0, v->why);
+}
+
+static void add_proposals(cJSON *data, const struct serving_report *report)
+{
+    const struct speculation *const how = &report->job->speculation;
+    const struct proposal_counts c = proposals_of(report->record);
+    double alike;
+    if (how->most == 0) return;
+    const int64_t passes = proposal_passes(&c, per_second(c.taken, (double)c.tested), &alike);
+    json_add(cJSON_AddObjectToObject(data, "proposals"), "by %s at_a_time %g take %s proposed %g tested %g taken %g"
+             " expected %.17g deviation %.17g passes %g tokens %g tokens_per_pass_by_formula %.17g",
+             how->config ? how->config->name : "ngram", (double)how->most,
+             how->rule == RULE_RATIO ? "ratio" : "same", (double)c.proposed, (double)c.tested,
+             (double)c.taken, c.expected, sqrt(c.variance), (double)passes, (double)c.tokens, alike);
 }
 
 static void add_data(const struct serving_report *report)
@@ -140,17 +210,23 @@ static void add_data(const struct serving_report *report)
     const struct serving_metrics *const m = &report->metrics;
     const struct plan *const p = report->job->plan;
     if (data == NULL) return;
+    if (!report->numbers) json_add(data, "numbers %hhd", false);
     json_add(data, "model %s dtype %s exact %hhd dp %d tp %d pp %d cluster %s requests %g prompt_tokens %g tokens %g"
              " seconds %.17g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
              dtype_name(p->dtype), p->model.exact != SUMS_ROUND, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
     json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
-             " most_blocks %g cache_used %.17g cache_bytes %g", per_second(m->requests, m->seconds),
+             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g"
+             " host_bytes %g", per_second(m->requests, m->seconds),
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
-             (double)report->record->replica[0].cache_bytes);
-    if (report->job->check) add_check(data, &report->verdict);
+             (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);
+    json_add(data, "cp %d ep %d prompt_replicas %d host_blocks %g", p->mesh.size[CP], p->ep > 1 ? p->ep : 1,
+             report->job->prompt_replicas, (double)report->job->limits.host_blocks);
+    if (report->job->limits.ahead) json_add(data, "wasted_tokens %g", (double)m->wasted);
+    add_proposals(data, report);
+    if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
 }
@@ -159,9 +235,10 @@ void serving_report_print(const struct serving_report *report)
 {
     print_head(report);
     print_cache(report);
+    print_proposals(report);
     print_times(&report->metrics);
     print_rates(report);
-    report_verdict(report);
+    if (report->job->check) verdict_print(&report->verdict, report->job->plan->model.exact);
     add_data(report);
 }
 
@@ -212,14 +289,17 @@ enum error_code serving_answers_write(const struct serving_report *report, const
     return e;
 }
 
-enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+enum error_code verdict_holds(const struct verdict *v, bool exact, struct error *err)
 {
-    const struct verdict *const v = &report->verdict;
-    if (!report->job->check) return OK;
     if (v->wrong > 0)
         return fail(err, ERR_CHECK, "%lld of %lld tokens are wrong; first: %s", (long long)v->wrong,
                     (long long)v->tokens, v->why);
     if (v->open == 0) return OK;
     return fail(err, ERR_CHECK, "NOT ENOUGH: %lld of %lld tokens cannot be judged%s", (long long)v->open,
-                (long long)v->tokens, report->job->plan->model.exact ? "" : "; --arithmetic exact judges all");
+                (long long)v->tokens, exact ? "" : "; --arithmetic exact judges all");
+}
+
+enum error_code serving_verdict(const struct serving_report *report, struct error *err)
+{
+    return report->job->check ? verdict_holds(&report->verdict, report->job->plan->model.exact, err) : OK;
 }

@@ -81,22 +81,28 @@ static enum error_code take_tokens(const struct line *line, const char *key, str
     return OK;
 }
 
+enum error_code request_encode(const struct request_rules *rules, const char *text, size_t bytes, bool special,
+                               struct token_ids *to, struct error *err)
+{
+    enum error_code e = rules->tokenizer ? tokenizer_encode(rules->tokenizer, text, bytes, special, to, NULL, err) : OK;
+    for (size_t i = 0; i < bytes && !e && rules->tokenizer == NULL; i++)
+        if (!token_ids_add(to, (uint8_t)text[i])) e = fail(err, ERR_MEMORY, "no memory for a prompt");
+    for (int64_t i = 0; i < to->count && !e; i++)
+        if (to->id[i] >= rules->V)
+            e = fail(err, ERR_FORMAT, "its token %lld is %d; those of the model are 0 to %lld%s", (long long)i,
+                     (int)to->id[i], (long long)rules->V - 1,
+                     rules->tokenizer ? "" : ", and without a tokenizer a prompt is bytes");
+    return e;
+}
+
 static enum error_code request_text(const struct line *line, struct error *err)
 {
     const char *text = "";
-    struct token_ids *const to = &line->to->prompt;
-    enum error_code e = json_string(line->object, line->where, "prompt", &text, err);
-    if (!e && line->rules->tokenizer)
-        e = fail_about(err, tokenizer_encode(line->rules->tokenizer, text, strlen(text), true, to, NULL, err),
-                       line->where);
-    for (; *text && !e && line->rules->tokenizer == NULL; text++)
-        if (!token_ids_add(to, (uint8_t)*text)) e = fail(err, ERR_MEMORY, "no memory for a prompt");
-    for (int64_t i = 0; i < to->count && !e; i++)
-        if (to->id[i] >= line->rules->V)
-            e = fail(err, ERR_FORMAT, "%s: prompt: its token %lld is %d; those of the model are 0 to %lld%s",
-                     line->where, (long long)i, (int)to->id[i], (long long)line->rules->V - 1,
-                     line->rules->tokenizer ? "" : ", and without a tokenizer a prompt is bytes");
-    return e;
+    char about[240];
+    const enum error_code e = json_string(line->object, line->where, "prompt", &text, err);
+    snprintf(about, sizeof about, "%s: prompt", line->where);
+    return e ? e : fail_about(err, request_encode(line->rules, text, strlen(text), true, &line->to->prompt, err),
+                              about);
 }
 
 static enum error_code take_prompt(const struct line *line, struct error *err)

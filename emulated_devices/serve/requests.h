@@ -41,6 +41,12 @@ enum { REQUEST_MOST = 1 << 24, USUAL_ANSWER = 16 };     /* requests of a trace; 
 /** The picoseconds of an arrival: seconds, rounded to nanoseconds, so that a file has them as they are. */
 static inline int64_t request_arrival(double seconds) { return llrint(seconds * 1e9) * 1000; }
 
+/** Add the tokens of a text, by the model's tokenizer, or its bytes.
+ *  @param special  with the tokens that a tokenizer puts around a text.
+ *  @return OK; ERR_FORMAT: the model lacks a token of it; ERR_MEMORY. */
+enum error_code request_encode(const struct request_rules *, const char *text, size_t bytes, bool special,
+                               struct token_ids *to, struct error *);
+
 /** Read a trace.  @return OK; ERR_FILE; ERR_FORMAT naming the line and its key; ERR_USAGE naming a request that the
  *  model cannot take; ERR_MEMORY.  After an error there are no requests. */
 enum error_code requests_read(struct requests *, const char *path, const struct request_rules *, struct error *);

@@ -16,8 +16,8 @@ struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t cou
     if (s == NULL) return NULL;
     *s = (struct sequence){ .number = number, .prompt = count, .count = count, .end = *end,
                             .token = malloc(all * sizeof *s->token), .block = malloc(blocks * sizeof *s->block),
-                            .hash = malloc(blocks * sizeof *s->hash) };
-    if (s->token && s->block && s->hash) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
+                            .hash = malloc(blocks * sizeof *s->hash), .away = malloc(blocks * sizeof *s->away) };
+    if (s->token && s->block && s->hash && s->away) return memcpy(s->token, prompt, (size_t)count * sizeof *prompt), s;
     sequence_free(s);
     return NULL;
 }
@@ -25,7 +25,7 @@ struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t cou
 void sequence_free(struct sequence *sequence)
 {
     if (sequence == NULL) return;
-    free(sequence->token), free(sequence->block), free(sequence->hash);
+    free(sequence->token), free(sequence->block), free(sequence->hash), free(sequence->away);
     free(sequence);
 }
 
@@ -46,17 +46,23 @@ enum error_code scheduler_open(struct scheduler *scheduler, const struct serving
     *scheduler = (struct scheduler){ .limits = *limits };
     scheduler->running = calloc((size_t)limits->running + 1, sizeof *scheduler->running);
     scheduler->now.piece = calloc((size_t)limits->running + 1, sizeof *scheduler->now.piece);
-    enum error_code e = scheduler->running && scheduler->now.piece ? OK
+    scheduler->now.ended = calloc((size_t)limits->running + 1, sizeof *scheduler->now.ended);
+    scheduler->now.out = calloc((size_t)limits->blocks + 1, sizeof *scheduler->now.out);
+    scheduler->now.in = calloc((size_t)limits->blocks + 1, sizeof *scheduler->now.in);
+    const struct iteration *const now = &scheduler->now;
+    enum error_code e = scheduler->running && now->piece && now->ended && now->out && now->in ? OK
                         : fail(err, ERR_MEMORY, "no memory for %lld sequences", (long long)limits->running);
     if (!e) e = block_pool_open(&scheduler->pool, limits->blocks, limits->block_tokens, err);
+    if (!e) e = block_pool_open(&scheduler->host, limits->host_blocks, limits->block_tokens, err);
     if (e) scheduler_close(scheduler);
     return e;
 }
 
 void scheduler_close(struct scheduler *scheduler)
 {
-    block_pool_close(&scheduler->pool);
-    free(scheduler->running), free(scheduler->now.piece);
+    const struct iteration *const now = &scheduler->now;
+    block_pool_close(&scheduler->pool), block_pool_close(&scheduler->host);
+    free(scheduler->running), free(now->piece), free(now->ended), free(now->out), free(now->in);
     *scheduler = (struct scheduler){ 0 };
 }
 
@@ -73,6 +79,17 @@ void scheduler_add(struct scheduler *scheduler, struct sequence *sequence)
     if (scheduler->waiting) scheduler->latest->next = sequence;
     else scheduler->waiting = sequence;
     scheduler->latest = sequence;
+}
+
+bool scheduler_add_kept(struct scheduler *scheduler, struct sequence *sequence, int64_t kept)
+{
+    const int64_t n = blocks_for(&scheduler->host, kept);
+    if (n > scheduler->host.free) return false;
+    blocks_take(&scheduler->host, sequence->away, n);
+    sequence->aways = n, sequence->kept = kept, sequence->handed = true;
+    scheduler->counts.outs += n;
+    scheduler_add(scheduler, sequence);
+    return true;
 }
 
 static void wait_first(struct scheduler *scheduler, struct sequence *sequence)
@@ -104,13 +121,15 @@ static void register_blocks(struct scheduler *scheduler, struct sequence *sequen
 /* Give a sequence blocks for its first tokens.  @return false: there are not enough, and nothing has changed. */
 static bool grow(struct scheduler *scheduler, struct sequence *sequence, int64_t tokens)
 {
+    const int64_t own = least(tokens, sequence->count);
     const int64_t more = blocks_for(&scheduler->pool, tokens) - sequence->blocks;
     if (more > scheduler->pool.free) return false;
     if (more > 0) {
         blocks_take(&scheduler->pool, sequence->block + sequence->blocks, more);
         sequence->blocks += more;
     }
-    register_blocks(scheduler, sequence, tokens);
+    /* A block with a proposal may get another token in its place. */
+    register_blocks(scheduler, sequence, own);
     return true;
 }
 
@@ -118,6 +137,12 @@ static void release(struct scheduler *scheduler, struct sequence *sequence)
 {
     blocks_release(&scheduler->pool, sequence->block, sequence->blocks);
     sequence->blocks = sequence->registered = 0;
+}
+
+static void release_host(struct scheduler *scheduler, struct sequence *sequence)
+{
+    blocks_release(&scheduler->host, sequence->away, sequence->aways);
+    sequence->aways = sequence->kept = 0;
 }
 
 /* The blocks of the cache that hold a sequence's longest prefix, but never all of its tokens: the last one's logits
@@ -137,17 +162,40 @@ static int64_t find_prefix(struct scheduler *scheduler, struct sequence *sequenc
 
 static void add_piece(struct iteration *now, struct sequence *sequence, int64_t count)
 {
-    const bool samples = sequence->computed + count == sequence->count;
-    now->piece[now->pieces++] = (struct token_piece){ sequence, sequence->computed, count, samples };
-    now->tokens += count, now->samples += samples;
+    const int64_t more = sequence->computed + count - sequence->count;
+    now->piece[now->pieces++] = (struct token_piece){ sequence, sequence->computed, count, more >= 0,
+                                                      more > 0 ? more : 0 };
+    now->tokens += count, now->samples += more >= 0, now->proposals += more > 0 ? more : 0;
 }
 
-/* The last sequence that runs loses its blocks, and begins again with all of its tokens. */
+/* Copy the keys and values of a sequence to the host, if there is room for all of them. */
+static void send_away(struct scheduler *scheduler, struct sequence *sequence)
+{
+    struct iteration *const now = &scheduler->now;
+    const int64_t n = blocks_for(&scheduler->pool, sequence->computed);
+    if (n > scheduler->host.free) return;
+    blocks_take(&scheduler->host, sequence->away, n);
+    for (int64_t i = 0; i < n; i++)
+        now->out[now->outs++] = (struct block_copy){ sequence->block[i], sequence->away[i] };
+    sequence->aways = n, sequence->kept = sequence->computed;
+}
+
+/* Copy back what the cache has not, and give the host's blocks to others. */
+static void bring_back(struct scheduler *scheduler, struct sequence *sequence, int64_t found)
+{
+    struct iteration *const now = &scheduler->now;
+    for (int64_t i = found; i < sequence->aways; i++)
+        now->in[now->ins++] = (struct block_copy){ sequence->away[i], sequence->block[i] };
+    release_host(scheduler, sequence);
+}
+
+/* The last sequence that runs loses its blocks, and begins again with all of its tokens, or with those of the host. */
 static struct sequence *preempt_last(struct scheduler *scheduler)
 {
     struct sequence *const last = scheduler->running[--scheduler->active];
+    send_away(scheduler, last);
     release(scheduler, last);
-    last->computed = 0;
+    last->computed = last->proposals = 0;
     last->preempted++;
     scheduler->now.preempted++, scheduler->counts.preemptions++;
     wait_first(scheduler, last);
@@ -159,9 +207,11 @@ static void plan_running(struct scheduler *scheduler, int64_t *left)
     const int64_t chunk = scheduler->limits.chunk;
     for (int64_t i = 0; i < scheduler->active && *left > 0; i++) {
         struct sequence *const s = scheduler->running[i];
-        int64_t n = least(s->count - s->computed, *left);
+        int64_t n = least(s->count + s->proposals - s->computed, *left);
         if (chunk > 0) n = least(n, chunk);
         if (n == 0) continue;
+        /* Without a block for a proposal there is none. */
+        while (s->computed + n > s->count && !grow(scheduler, s, s->computed + n)) n--;
         /* Sequences behind this one have no tokens in this iteration yet, so the last can lose its blocks. */
         while (!grow(scheduler, s, s->computed + n))
             if (preempt_last(scheduler) == s) return;
@@ -176,20 +226,23 @@ static bool start_first(struct scheduler *scheduler, int64_t *left)
     struct sequence *const s = scheduler->waiting;
     struct block_pool *const pool = &scheduler->pool;
     const int64_t found = find_prefix(scheduler, s, s->block), shared = found * pool->tokens;
-    int64_t n = s->count - shared, unused = 0;
+    const int64_t first = shared > s->kept ? shared : s->kept;
+    int64_t n = s->count - first, unused = 0;
     if (scheduler->limits.chunk > 0) n = least(n, scheduler->limits.chunk);
     if (scheduler->limits.whole_prompts && n > *left) return false;
     n = least(n, *left);
     for (int64_t i = 0; i < found; i++) unused += pool->block[s->block[i]].users == 0;
     /* Blocks that were found leave the queue before others are taken from it. */
-    if (blocks_for(pool, shared + n) - found > pool->free - unused) return false;
+    if (blocks_for(pool, first + n) - found > pool->free - unused) return false;
     for (int64_t i = 0; i < found; i++) block_use(pool, s->block[i]);
-    s->blocks = s->registered = found, s->computed = shared;
-    grow(scheduler, s, shared + n);
+    s->blocks = s->registered = found, s->computed = first;
+    grow(scheduler, s, first + n);
+    bring_back(scheduler, s, found);
     leave_waiting(scheduler);
     scheduler->running[scheduler->active++] = s;
-    if (s->preempted == 0) scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
-    s->shared += shared;
+    if (s->preempted == 0 && !s->handed)
+        scheduler->counts.prompt_tokens += s->prompt, scheduler->counts.shared_tokens += shared;
+    if (!s->handed) s->shared += shared;
     add_piece(&scheduler->now, s, n);
     scheduler->now.started++;
     *left -= n;
@@ -201,12 +254,13 @@ const struct iteration *scheduler_plan(struct scheduler *scheduler)
     struct iteration *const now = &scheduler->now;
     struct serving_counts *const counts = &scheduler->counts;
     int64_t left = scheduler->limits.step_tokens;
-    *now = (struct iteration){ .piece = now->piece };
+    *now = (struct iteration){ .piece = now->piece, .ended = now->ended, .out = now->out, .in = now->in };
     plan_running(scheduler, &left);
     while (now->preempted == 0 && left > 0 && scheduler->waiting && scheduler->active < scheduler->limits.running)
         if (!start_first(scheduler, &left)) break;
     for (int64_t i = 0; i < now->pieces; i++) now->piece[i].of->computed += now->piece[i].count;
     const int64_t used = scheduler->pool.blocks - scheduler->pool.free;
+    counts->outs += now->outs, counts->ins += now->ins;
     counts->iterations++, counts->tokens += now->tokens, counts->used_blocks += (double)used;
     if (used > counts->most_blocks) counts->most_blocks = used;
     return now;
@@ -232,24 +286,90 @@ static void leave_running(struct scheduler *scheduler, const struct sequence *se
             (size_t)(scheduler->active - at) * sizeof *scheduler->running);
 }
 
+static void end_of_sequence(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release(scheduler, sequence), release_host(scheduler, sequence);
+    scheduler->now.ended[scheduler->now.ends++] = sequence;
+}
+
+/* The plan learns of a stop token one iteration late; of the last token that was asked for it knows. */
+static bool ends_late(const struct scheduler *scheduler, const struct sequence *sequence)
+{
+    return scheduler->limits.ahead && sequence->finish == FINISH_STOP &&
+           sequence->count - sequence->prompt < sequence->end.most;
+}
+
+/* The tokens of one piece.  Of its proposals those before the last of these tokens stay computed. */
+static void take_piece(struct scheduler *scheduler, struct sequence *sequence, const struct taken_tokens *taken)
+{
+    if (sequence->ending) sequence->finish = FINISH_STOP, scheduler->counts.wasted++;
+    for (int64_t i = 0; i < taken->tokens && sequence->finish == NOT_FINISHED; i++) {
+        sequence->token[sequence->count++] = taken->token[i];
+        sequence->finish = finish_of(sequence);
+    }
+    if (!sequence->ending && ends_late(scheduler, sequence)) sequence->ending = true, sequence->finish = NOT_FINISHED;
+    sequence->computed = sequence->count - 1;
+    sequence->proposals = taken->proposals;
+    if (taken->proposals > 0)
+        memcpy(sequence->token + sequence->count, taken->proposal,
+               (size_t)taken->proposals * sizeof *taken->proposal);
+    if (sequence->finish == NOT_FINISHED) return;
+    leave_running(scheduler, sequence);
+    end_of_sequence(scheduler, sequence);
+}
+
+/* A sequence that lost its blocks behind its stop token does not begin again. */
+static void end_preempted(struct scheduler *scheduler)
+{
+    while (scheduler->waiting && scheduler->waiting->ending) {
+        struct sequence *const s = scheduler->waiting;
+        leave_waiting(scheduler);
+        s->finish = FINISH_STOP;
+        end_of_sequence(scheduler, s);
+    }
+}
+
+enum error_code scheduler_take_proposed(struct scheduler *scheduler, const struct taken_tokens *taken,
+                                        struct error *err)
+{
+    const struct iteration *const now = &scheduler->now;
+    for (int64_t i = 0; i < now->pieces; i++)
+        if (now->piece[i].samples) take_piece(scheduler, now->piece[i].of, taken++);
+    end_preempted(scheduler);
+    return scheduler_check(scheduler, err);
+}
+
+static void leave_list(struct scheduler *scheduler, const struct sequence *sequence)
+{
+    struct sequence *before = scheduler->waiting;
+    if (before == sequence) { leave_waiting(scheduler); return; }
+    while (before && before->next != sequence) before = before->next;
+    if (before == NULL) return;
+    before->next = sequence->next;
+    if (scheduler->latest == sequence) scheduler->latest = before;
+}
+
+void scheduler_drop(struct scheduler *scheduler, struct sequence *sequence)
+{
+    release(scheduler, sequence), release_host(scheduler, sequence);
+    for (int64_t i = 0; i < scheduler->active; i++)
+        if (scheduler->running[i] == sequence) { leave_running(scheduler, sequence); return; }
+    leave_list(scheduler, sequence);
+}
+
 enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token, struct error *err)
 {
     const struct iteration *const now = &scheduler->now;
-    for (int64_t i = 0; i < now->pieces; i++) {
-        struct sequence *const s = now->piece[i].of;
-        if (!now->piece[i].samples) continue;
-        s->token[s->count++] = *token++;
-        s->finish = finish_of(s);
-        if (s->finish == NOT_FINISHED) continue;
-        release(scheduler, s);
-        leave_running(scheduler, s);
-    }
+    for (int64_t i = 0; i < now->pieces; i++)
+        if (now->piece[i].samples)
+            take_piece(scheduler, now->piece[i].of, &(struct taken_tokens){ token++, 1, NULL, 0 });
+    end_preempted(scheduler);
     return scheduler_check(scheduler, err);
 }
 
 enum error_code scheduler_check(const struct scheduler *scheduler, struct error *err)
 {
-    int64_t lists = 0, users = 0;
+    int64_t lists = 0, users = 0, away = 0;
     for (int64_t i = 0; i < scheduler->active; i++) {
         const struct sequence *const s = scheduler->running[i];
         lists += s->blocks;
@@ -257,13 +377,19 @@ enum error_code scheduler_check(const struct scheduler *scheduler, struct error 
             return fail(err, ERR_INTERNAL, "sequence %lld has %lld tokens in %lld blocks of the cache",
                         (long long)s->number, (long long)s->computed, (long long)s->blocks);
     }
-    for (const struct sequence *s = scheduler->waiting; s; s = s->next)
+    for (const struct sequence *s = scheduler->waiting; s; s = s->next) {
+        away += s->aways;
         if (s->blocks > 0 || s->computed > 0)
             return fail(err, ERR_INTERNAL, "sequence %lld waits, and has %lld tokens in %lld blocks of the cache",
                         (long long)s->number, (long long)s->computed, (long long)s->blocks);
+    }
+    if (away != scheduler->host.blocks - scheduler->host.free)
+        return fail(err, ERR_INTERNAL, "sequences that wait have %lld blocks of the host; it counts %lld",
+                    (long long)away, (long long)(scheduler->host.blocks - scheduler->host.free));
     for (int64_t b = 0; b < scheduler->pool.blocks; b++) users += scheduler->pool.block[b].users;
     if (lists != users)
         return fail(err, ERR_INTERNAL, "sequences have %lld blocks in their lists; the cache counts %lld",
                     (long long)lists, (long long)users);
-    return block_pool_check(&scheduler->pool, err);
+    const enum error_code e = block_pool_check(&scheduler->pool, err);
+    return e ? e : block_pool_check(&scheduler->host, err);
 }

@@ -76,10 +76,13 @@ enum error_code weights_open(struct weights *weights, const char *dir, struct er
     snprintf(one, sizeof one, "%s/model.safetensors", dir);
     snprintf(index, sizeof index, "%s/model.safetensors.index.json", dir);
     const bool whole = access(one, F_OK) == 0, parts = access(index, F_OK) == 0;
-    enum error_code e = others_refuse_codes(dir, err);
+    struct packed_form packed = { .kind = PACKED_NONE };
+    enum error_code e = others_refuse_codes(dir, &packed, err);
     if (!e && !whole && !parts) e = others_refuse(dir, "model.safetensors", err);
     if (e) return e;
-    return whole || !parts ? weights_open_file(weights, one, err) : open_index(weights, dir, index, err);
+    e = whole || !parts ? weights_open_file(weights, one, err) : open_index(weights, dir, index, err);
+    if (!e) weights->packed = packed;
+    return e;
 }
 
 void weights_close(struct weights *weights)
@@ -228,6 +231,41 @@ static enum error_code read_codes(const struct weights *weights, const struct sa
     return codes_read_box(file, entry, scale_file, scale, start, extent, want, out, err);
 }
 
+/* A tensor beside a matrix: "X.scales" of X.weight. */
+static struct packed_tensor find_beside(const struct weights *weights, const struct param_part *part, const char *kind)
+{
+    struct packed_tensor t;
+    char name[2 * PARAM_NAME + 16];
+    const size_t n = strlen(part->name), end = strlen(".weight");
+    const bool matrix = n > end && strcmp(part->name + n - end, ".weight") == 0;
+    snprintf(name, sizeof name, "%.*s.%s", (int)(matrix ? n - end : 0), part->name, kind);
+    t.entry = matrix ? weights_find(weights, name, &t.file) : NULL;
+    return t;
+}
+
+/* Integers of GPTQ or AWQ in place of a matrix.  @return false: there are none. */
+static bool packed_in_place(const struct weights *weights, const struct param_spec *spec, const struct param_part *part,
+                            const char *suffix, struct packed_matrix *matrix)
+{
+    if (weights->packed.kind == PACKED_NONE || suffix[0] != '\0' || spec->ndim != 2) return false;
+    *matrix = (struct packed_matrix){ .form = weights->packed, .N = part->rows * part->rows_apart, .K = spec->dim[1],
+                                      .q = find_beside(weights, part, "qweight"),
+                                      .zeros = find_beside(weights, part, "qzeros"),
+                                      .scales = find_beside(weights, part, "scales"),
+                                      .index = find_beside(weights, part, "g_idx") };
+    return matrix->q.entry != NULL;
+}
+
+static enum error_code read_packed(const struct packed_matrix *matrix, const struct param_part *part,
+                                   const int64_t start[2], const int64_t extent[2], enum dtype want, void *out,
+                                   struct error *err)
+{
+    if (part->items == 0 && part->rows_apart == 1) return packed_read_box(matrix, start, extent, want, out, err);
+    return fail(err, ERR_FORMAT, "%s: %s has packed integers, but several matrices are in it; load the model "
+                "dequantised with transformers, and save it", printable_path(matrix->q.file->path).text,
+                printable(matrix->q.entry->name).text);
+}
+
 /* Read rows start[0] .. of one part; out has room for these rows only. */
 static enum error_code read_part(const struct weights *weights, const struct param_spec *spec,
                                  const struct param_part *part,
@@ -238,6 +276,9 @@ static enum error_code read_part(const struct weights *weights, const struct par
     const struct safetensors *file;
     snprintf(name, sizeof name, "%s%s", part->name, suffix);
     const struct safetensors_entry *entry = weights_find(weights, name, &file);
+    struct packed_matrix packed;
+    if (entry == NULL && packed_in_place(weights, spec, part, suffix, &packed))
+        return read_packed(&packed, part, start, extent, want, out, err);
     if (entry == NULL) return fail_missing(weights, name, err);
     const enum error_code e = check_shape(file, entry, spec, part, err);
     if (e) return e;

@@ -2,6 +2,7 @@
  *
  * The weights are in one file, or in several with an index (model.safetensors.index.json), in F64, F32, BF16 or F16.  A
  * logical parameter may be several tensors (param_spec.part), or a part of one; GPT-2's matrices are stored transposed.
+ * Matrices of GPTQ and AWQ are read, too (weights_packed.h).
  * Other tensors in the files are ignored.  A suffix, such as ".exp_avg", names an optimizer's state of each tensor.
  * Files of model/, ref/golden/, cli/ and ref/model/ call these functions.
  */
@@ -11,6 +12,7 @@
 #include "ref/io/safetensors.h"
 #include "ref/model/param.h"
 #include "ref/model/transformer.h"
+#include "ref/model/weights_packed.h"
 
 /** The shape of the tensor in files that has a part.  @return the number of dimensions. */
 int part_shape(const struct param_spec *, const struct param_part *, int64_t dim[3]);
@@ -20,6 +22,7 @@ struct weights {
     struct safetensors *file;           /* [files] */
     struct cJSON *index;                /* maps names to files; NULL if there is one file */
     char *dir;                          /* the folder, for messages */
+    struct packed_form packed;          /* of matrices that are packed integers */
 };
 
 /** Open DIR/model.safetensors or, if it does not exist, the files of DIR/model.safetensors.index.json.

@@ -8,6 +8,7 @@
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/model/weights_codes.h"
+#include "ref/model/weights_packed.h"
 #include <dirent.h>
 #include <fnmatch.h>
 #include <stdio.h>
@@ -121,20 +122,28 @@ static const char *numbers_of(const char *method)
     return "from_pretrained(DIR).dequantize()";
 }
 
-static enum error_code refuse_codes(const cJSON *root, const char *path, struct error *err)
+static enum error_code refuse_codes(const cJSON *root, const char *path, struct packed_form *packed,
+                                    struct error *err)
 {
+    struct packed_form form;
+    char unread[60];
     const bool of_mlx = json_has(root, "quantization");
     const char *const key = of_mlx ? "quantization" : "quantization_config";
     const cJSON *const codes = cJSON_GetObjectItemCaseSensitive(root, key),
                 *const named = cJSON_GetObjectItemCaseSensitive(codes, "quant_method");
     const char *const method = cJSON_IsString(named) ? named->valuestring : of_mlx ? "mlx" : "?";
     if (!json_has(root, key) || are_blocks(codes)) return OK;
+    if (!of_mlx && packed_form_of(codes, &form, unread, sizeof unread)) return *packed = form, OK;
+    if (!of_mlx && unread[0] != '\0')
+        return fail(err, ERR_FORMAT, "%s: %s: integers of \"%.40s\" are read, but not with %s: load the model "
+                    "dequantised with transformers, %s, and save it", path, key, printable(method).text,
+                    printable(unread).text, numbers_of(method));
     return fail(err, ERR_FORMAT, "%s: %s says that the weights are codes, of \"%.40s\"; Orrery reads numbers, and fp8, "
                 "e4m3 in blocks of %d x %d: load the model dequantised with transformers, %s, and save it", path, key,
                 printable(method).text, CODES_BLOCK, CODES_BLOCK, numbers_of(method));
 }
 
-enum error_code others_refuse_codes(const char *dir, struct error *err)
+enum error_code others_refuse_codes(const char *dir, struct packed_form *packed, struct error *err)
 {
     char path[PATH_ROOM];
     cJSON *root;
@@ -142,7 +151,7 @@ enum error_code others_refuse_codes(const char *dir, struct error *err)
     if (access(path, F_OK) != 0) return OK;
     enum error_code e = json_read(path, &root, err);
     if (e) return e;
-    e = refuse_codes(root, printable_path(path).text, err);
+    e = refuse_codes(root, printable_path(path).text, packed, err);
     cJSON_Delete(root);
     return e;
 }

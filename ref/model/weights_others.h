@@ -16,12 +16,15 @@
  */
 enum error_code others_refuse(const char *dir, const char *wanted, struct error *);
 
+struct packed_form;
+
 /**
  * Refuse a folder whose config.json says that its weights are codes which weights_read_box does not read.
- * @param dir  the folder; without a config.json nothing is said.
+ * @param dir          the folder; without a config.json nothing is said.
+ * @param[out] packed  how integers of GPTQ or AWQ are packed; as it was if there are none.
  * @return OK; ERR_FORMAT, with the method and how to make numbers of them; as json_read.
  */
-enum error_code others_refuse_codes(const char *dir, struct error *);
+enum error_code others_refuse_codes(const char *dir, struct packed_form *packed, struct error *);
 
 /* A wrapper of models puts a part into the names of tensors. */
 struct wrapper {

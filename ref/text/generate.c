@@ -155,13 +155,18 @@ enum error_code text_stream_add(struct text_stream *stream, int32_t token, struc
     enum error_code e = generate_forget(stream, err);
     if (!e && !token_ids_add(&stream->ids, token)) e = fail(err, ERR_MEMORY, "no memory for a token");
     if (!e) e = decode_all(stream, err);
+    stream->before = stream->shown;
     if (!e) show_until(stream, stream->whole);
     return e;
 }
 
 void text_stream_show(struct text_stream *stream, FILE *out) { stream->out = out; }
 
-void text_stream_end(struct text_stream *stream) { show_until(stream, stream->bytes); }
+void text_stream_end(struct text_stream *stream)
+{
+    stream->before = stream->shown;
+    show_until(stream, stream->bytes);
+}
 
 void text_stream_free(struct text_stream *stream)
 {

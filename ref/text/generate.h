@@ -34,6 +34,7 @@ struct text_stream {
     struct token_ids ids;               /* the last ones */
     char *text;                         /* and their text, repaired, NUL at its end; owned */
     size_t bytes, whole, shown;         /* of the text; up to which characters are whole; that have been shown */
+    size_t before;                      /* of `shown`, when the last token came: what lies between is new */
 };
 
 /** Add a token, and show what can be shown.  Control characters other than the ends of lines are shown as `?`.

@@ -128,6 +128,7 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "bench plan --model tiny --devices 64 --json -", 0, true },
     { "document", "bench sums --most 256 --json -", 0, true },
     { "document", "bench planners --json -", 0, true },
+    { "document", "bench serving --json -", 0, true },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },
     { "calibrate", "calibrate --busy --devices 1 --rounds 1 --json -", 0, true },
@@ -171,6 +172,9 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "sample", "sample --model tiny --prompt a --tokens 3 --json -", 0, false },
     { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --arithmetic exact --check ref --json -", 0,
       false },
+    { "serve", "serve --draw lmsys --scale 0.02 --requests 3 --draft tiny --plan-ahead --model tiny --json -", 0,
+      true },
+    { "serve", "serve --model tiny --draw lmsys --scale 0.02 --requests 3 --backend count --json -", 0, true },
     { "bench-published", "bench published --only torchtitan --json -", 0, false },
 };
 enum { CASES = sizeof cases / sizeof *cases, MOST = 1 << 26 };

@@ -36,6 +36,19 @@ test_any_mesh_and_order() {
     run $words --whole-prompts --step-tokens 32 --answers other;    expect_same <(ids one) <(ids other)
 }
 
+# Meshes whose replicas wait for each other, share rows, or hand pages over; the host keeps what was preempted.
+test_shared_work() {
+    local mesh
+    run serve --model mixtral-tiny --draw azure-conv --scale 0.03 --requests 10 --rate 3000 --shared-prefix 6 --write-trace trace
+    sed -i -E 's/"arrival":[0-9.e-]+/"arrival":0/' trace
+    run serve --model mixtral-tiny --trace trace --answers one
+    for mesh in '--cp 2' '--ep 2' '--cp 2 --dp 2 --ep 4' '--dp 3 --prompt-replicas 1' '--host-blocks 5'; do
+        run serve --model mixtral-tiny --trace trace $mesh $tight --answers other $exactly; expect_status 0; expect_silent
+        expect_same <(ids one) <(ids other)
+    done
+    expect_out '^host    5 blocks a replica; [1-9][0-9]* went there, [0-9]+ came back'
+}
+
 # Virtual time is that of the cluster: the same on every run.
 test_times() {
     local words='serve --draw lmsys --scale 0.05 --requests 8 --rate 500 --model tiny'
@@ -59,9 +72,24 @@ test_stops() {
     run serve --model model --trace trace --answers endless;        expect_same <(ids all) <(ids endless)
 }
 
+# Tokens are printed as they come, those of all replicas: together they are the answers.
+test_stream() {
+    local model=$top/golden/sampling/llama
+    printf '{"id":"%s","prompt":"First","max_tokens":5,"seed":3}\n' a b c >trace
+    run serve --model "$model" --trace trace --dp 2 --tp 2 --stream --answers answers
+    expect_status 0; expect_silent
+    expect_out '^\{"id":"b","index":0,"token":[0-9]+,"text":".*","time":[0-9.e-]+,"finish":null\}$'
+    expect_out '^\{"id":"c","index":4,.*"finish":"length"\}$'
+    for id in a b c; do
+        [ "$(sed -n 's/^{"id":"'$id'","index":[0-9]*,"token":\([0-9]*\),.*/\1/p' "$place/out" | paste -sd,)" = "$(sed -n 's/.*"id":"'$id'".*"ids":\[\([^]]*\)\].*/\1/p' answers)" ] || complain "the tokens of $id are not its answer"
+    done
+    run serve --model "$model" --trace trace --stream --json -;     expect_status 2; expect_error '--stream: --json keeps'
+}
+
 wrong() {                                                           # wrong TRACE STATUS MESSAGE WORDS...
     printf '%s\n' "$1" >wrong.jsonl
-    run serve --model tiny --trace wrong.jsonl "${@:4}";            expect_status "$2"; expect_error "$3"
+    local model=tiny; [[ " $* " != *' --model '* ]] || model=
+    run serve ${model:+--model $model} --trace wrong.jsonl "${@:4}";            expect_status "$2"; expect_error "$3"
 }
 
 test_wrong_traces() {
@@ -85,17 +113,93 @@ test_wrong_traces() {
 test_refused() {
     local ok='{"prompt":"a"}'
     wrong "$ok" 2 '--tensor: is not served: 1d alone' --tensor 2d --tp 4
-    wrong "$ok" 2 '--cp: is not served' --cp 2
-    wrong "$ok" 2 '--ep 2: is not served' --ep 2
+    wrong "$ok" 2 '--prompt-replicas 2: of --dp 2 replicas at least one must write answers' --dp 2 --prompt-replicas 2
+    wrong "$ok" 2 '--prompt-replicas: is not served with --ep' --model mixtral-tiny --dp 2 --ep 2 --prompt-replicas 1
+    wrong '{"prompt":"abcdefgh"}' 2 '--host-blocks 1: have room for 4 tokens; the prompt of request 0 has 8' --dp 2 --prompt-replicas 1 --host-blocks 1 --block 4
     wrong "$ok" 2 '--data-parallel: is not served' --data-parallel zero3 --dp 2
-    wrong "$ok" 2 '--backend count: only counts' --backend count
+    wrong "$ok" 2 '--check: the backend count only counts' --backend count --check ref
+    wrong "$ok" 2 '--answers: the backend count only counts' --backend count --answers x
+    wrong "$ok" 2 '--draft: the backend count only counts' --backend count --draft ngram
+    wrong '{"prompt":"a","stop_token_ids":[1]}' 2 'request 0: the backend count only counts, so stop tokens are not seen' --backend count
+    run serve --model mixtral-tiny --draw lmsys --scale 0.02 --backend count;  expect_status 2
+    expect_error '--model: the backend count only counts'
     wrong "$ok" 2 '--draw: --trace has the requests already' --draw lmsys
     wrong "$ok" 2 '--requests: is for --draw' --requests 3
-    run serve;                          expect_status 2; expect_error 'needs --trace FILE or --draw NAME'
+    run serve;                          expect_status 2; expect_error 'needs --trace FILE, --draw NAME or --port N'
     run serve --draw lmsy;              expect_status 2; expect_error 'did you mean lmsys'
     run serve --trace none;             expect_status 1; expect_error '--trace none: cannot be opened'
     run serve --model parscale-tiny --draw lmsys --scale 0.01;      expect_status 2; expect_error '--model: is not served'
     run serve --draw lmsys --answers none/x;                        expect_status 1; expect_error '--answers none/x: '
+}
+
+# Proposals change times; with rule same no token, with rule ratio no greedy one.
+test_proposals() {
+    local words='serve --model llama-tiny --trace trace --tp 2' draft
+    run serve --model llama-tiny --draw lmsys --scale 0.1 --rate 20000 --requests 8 --temperature 0.5 --write-trace trace --answers plain
+    for draft in ngram tiny; do
+        run $words $tight --draft $draft --answers other $exactly;  expect_status 0; expect_silent
+        expect_out '^drafts  [1-9][0-9]* proposed, up to 4 at a time, by '; expect_columns 80
+        expect_same <(ids plain) <(ids other)
+    done
+    run $words --draft tiny --take ratio --proposals 2 $exactly --json -;  expect_status 0
+    expect_out '"take":.*"ratio"';      expect_out '"at_a_time":.*2'
+    run $words --draft tiny --take ratio --check ref;               expect_status 3
+    expect_error 'NOT ENOUGH: [0-9]+ of [0-9]+ tokens cannot be judged'
+    sed -i 's/"temperature":0.5/"temperature":0/' trace
+    run $words --answers plain
+    run $words --draft tiny --take ratio --answers other $exactly;  expect_same <(ids plain) <(ids other)
+}
+
+# Planned ahead, answers stay; each that a stop token has ended early computes one token more.
+test_plan_ahead() {
+    local words='serve --model llama-tiny --trace trace' early i
+    for i in 1 2 3 4 5 6 7 8; do
+        echo '{"prompt":"abc","max_tokens":9,"temperature":0.8,"stop_token_ids":['$(seq -s, 0 60)'],"arrival":'$i'e-5}'
+    done >trace
+    run $words --answers plain;                                     expect_status 0
+    run $words --plan-ahead --tp 2 --answers other $exactly;        expect_status 0; expect_silent
+    expect_same <(ids plain) <(ids other)
+    early=$(grep '"finish":"stop"' plain | grep -vc '"tokens":9,')
+    [ "$early" -gt 2 ] || complain "$early answers end early"
+    expect_out "planned ahead: $early tokens behind stop tokens thrown away"
+    run $words --plan-ahead --draft tiny --answers other $exactly;  expect_status 0; expect_same <(ids plain) <(ids other)
+    run $words --plan-ahead $tight --answers other $exactly;        expect_status 0; expect_same <(ids plain) <(ids other)
+}
+
+# Without numbers every iteration has the same tokens of the same requests, so all counts and times are equal.
+test_simulated() {
+    local words mesh
+    words='serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 40 --rate 20000 --shared-prefix 8'
+    words="$words --block 4 --cache-blocks 20 --step-tokens 24 --chunk 7"
+    for mesh in '--dp 2 --tp 2' '--pp 2 --plan-ahead' '--cluster h100-infiniband --kernels-of torch-eager'; do
+        run $words $mesh --backend count;   expect_status 0; expect_silent
+        expect_out '^        times alone: no number was computed'
+        grep -v 'times alone' "$place/out" >counted
+        run $words $mesh;                   expect_same counted "$place/out"
+    done
+}
+
+test_wrong_drafts() {
+    local words='serve --model tiny --draw lmsys --requests 3 --scale 0.05'
+    run $words --take ratio;                expect_status 2; expect_error '--take: is for --draft'
+    run $words --draft tiny --ngram 2;      expect_status 2; expect_error '--ngram: is for --draft ngram'
+    run $words --draft ./none;              expect_status 1; expect_error '--draft ./none: there is no such folder'
+    run $words --draft none;                expect_status 2; expect_error '--draft none: is neither ngram, nor a folder'
+    run $words --draft mixtral-tiny;        expect_status 2; expect_error '--draft mixtral-tiny is a mixture'
+    run $words --draft gpt2;                expect_status 2; expect_error '--draft gpt2 has 50257 tokens; the model'
+    run $words --draft tiny:S=8;            expect_status 2; expect_error '--draft tiny:S=8 has 8 positions'
+}
+
+# Models whose weights are packed integers answer as their numbers do.
+test_packed_weights() {
+    local words='--draw lmsys --scale 0.1 --rate 20000 --requests 5 --tp 2' model
+    run serve --model "$top/golden/packed/numbers" $words --answers plain
+    for model in gptq awq; do
+        run serve --model "$top/golden/packed/$model" $words --answers other --draft ngram $exactly
+        expect_status 0; expect_silent; expect_same <(ids plain) <(ids other)
+    done
+    run serve --model "$top/golden/packed/numbers" $words --draft "$top/golden/packed/awq" --answers other
+    expect_status 0; expect_out '([1-9][0-9]*) tested, \1 taken';     expect_same <(ids plain) <(ids other)
 }
 
 # What rounding could decide is not called right.
@@ -106,4 +210,6 @@ test_not_enough() {
     run serve --model tiny --trace trace --dtype bf16 $exactly;     expect_status 0
 }
 
-run_tests test_as_sample test_any_mesh_and_order test_times test_stops test_wrong_traces test_refused test_not_enough
+run_tests test_as_sample test_any_mesh_and_order test_shared_work test_times test_stops test_stream test_wrong_traces \
+          test_refused test_proposals test_plan_ahead test_simulated test_wrong_drafts test_packed_weights \
+          test_not_enough

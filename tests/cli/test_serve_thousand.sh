@@ -14,4 +14,9 @@ test_llama() { thousand --model llama-tiny --tp 2 --pp 2; thousand --model llama
 test_mixtures() { thousand --model mixtral-tiny; thousand --model mixtral-tiny --tp 2 --dp 2; thousand --model deepseek-v3-tiny --dp 3; }
 test_windows() { thousand --model gemma2-tiny --pp 2 --dp 2; thousand --model gemma2-tiny --tp 4; }
 
-run_tests test_llama test_mixtures test_windows
+test_shared_work() {
+    thousand --model llama-tiny --cp 2 --tp 2; thousand --model mixtral-tiny --dp 4 --ep 4 --host-blocks 20
+    thousand --model gemma2-tiny --dp 3 --prompt-replicas 1; thousand --model deepseek-v3-tiny --cp 2 --host-blocks 9
+}
+
+run_tests test_shared_work test_llama test_mixtures test_windows

@@ -270,13 +270,100 @@ static void test_checks_see(void **state)
     scheduler_close(&s);
 }
 
+/* Planned ahead, a sequence runs once more behind its stop token; not behind the last token that it asked for.  One
+ * that loses its blocks meanwhile does not begin again. */
+static void test_ahead_by_hand(void **state)
+{
+    (void)state;
+    static const int32_t stop[] = { 9 }, told[][2] = { { 1, 1 }, { 9, 1 }, { 7, 9 }, { 5, 5 } };
+    struct serving_limits l = limits(20, 30, false);
+    struct scheduler s;
+    struct sequence *q[2];
+    int32_t prompt[8];
+    fill(prompt, 8, 100);
+    l.ahead = true;
+    assert_int_equal(scheduler_open(&s, &l, &err), OK);
+    for (int i = 0; i < 2; i++) {
+        q[i] = sequence_new(i, prompt, 4, &(struct answer_end){ .most = i ? 3 : 6, .stop = stop, .stops = 1 }, 4);
+        scheduler_add(&s, q[i]);
+    }
+    static const char *const pieces[] = { "A4 B4", "A1 B1", "A1 B1" };
+    for (int i = 0; i < 3; i++) {
+        const struct iteration *const now = scheduler_plan(&s);
+        if (strcmp(pieces_of(now), pieces[i]) != 0) fail_msg("iteration %d has %s", i + 1, pieces_of(now));
+        assert_int_equal(scheduler_take(&s, told[i], &err), OK);
+        assert_int_equal(now->ends, i == 2 ? 2 : 0);
+    }
+    /* A has stopped with 9 and thrown 7 away; B's 9 is its last token in any case. */
+    assert_int_equal(q[0]->count, 6), assert_int_equal(q[0]->token[5], 9), assert_int_equal(q[0]->finish, FINISH_STOP);
+    assert_int_equal(q[1]->count, 7), assert_int_equal(s.counts.wasted, 1), assert_int_equal(s.pool.free, 20);
+    sequence_free(q[0]), sequence_free(q[1]);
+    scheduler_close(&s);
+}
+
+static void test_ahead_without_room(void **state)
+{
+    (void)state;
+    static const int32_t stop[] = { 9 }, told[][2] = { { 1, 1 }, { 1, 9 }, { 1, 1 } };
+    struct serving_limits l = limits(4, 30, false);
+    struct scheduler s;
+    struct sequence *q[2];
+    int32_t prompt[8];
+    fill(prompt, 8, 100);
+    l.ahead = true, l.host_blocks = 4;
+    assert_int_equal(scheduler_open(&s, &l, &err), OK);
+    for (int i = 0; i < 2; i++) {
+        q[i] = sequence_new(i, prompt, 7, &(struct answer_end){ .most = 6, .stop = stop, .stops = 1 }, 4);
+        scheduler_add(&s, q[i]);
+    }
+    static const char *const pieces[] = { "A7 B7", "A1 B1", "A1" };
+    for (int i = 0; i < 3; i++) {
+        const struct iteration *const now = scheduler_plan(&s);
+        if (strcmp(pieces_of(now), pieces[i]) != 0) fail_msg("iteration %d has %s", i + 1, pieces_of(now));
+        if (scheduler_take(&s, told[i], &err) != OK) fail_msg("iteration %d: %s", i + 1, err.text);
+        assert_int_equal(now->ends, i == 2);
+    }
+    assert_int_equal(q[1]->finish, FINISH_STOP), assert_int_equal(q[1]->count, 9);
+    assert_int_equal(s.counts.wasted, 0), assert_null(s.waiting);
+    assert_int_equal(s.counts.outs, 2);
+    if (s.host.free != l.host_blocks)
+        fail_msg("an answer that has ended has %d blocks of the host", (int)(l.host_blocks - s.host.free));
+    sequence_free(q[0]), sequence_free(q[1]);
+    scheduler_close(&s);
+}
+
+/* A request that nobody wants any more leaves its blocks, whether it runs, waits, or lies on the host. */
+static void test_drop(void **state)
+{
+    struct serving_limits few = limits(4, 4, false);
+    struct scheduler s;
+    int32_t prompt[6];
+    (void)state;
+    few.host_blocks = 4;
+    fill(prompt, 6, 0);
+    assert_int_equal(scheduler_open(&s, &few, &err), OK);
+    struct sequence *const a = add(&s, 0, prompt, 6, 8), *const b = add(&s, 1, prompt, 6, 8),
+                    *const c = add(&s, 2, prompt, 6, 8);
+    for (int i = 0; i < 8 && s.host.free == few.host_blocks; i++) scheduler_plan(&s), take(&s);
+    if (s.host.free == few.host_blocks) fail_msg("nobody was sent to the host");
+    scheduler_drop(&s, b), scheduler_drop(&s, c);
+    if (scheduler_check(&s, &err) != OK || s.host.free != few.host_blocks) fail_msg("after two left: %s", err.text);
+    scheduler_drop(&s, a);
+    if (s.pool.free != few.blocks)
+        fail_msg("%d blocks are free after a request was dropped; there must be %d", (int)s.pool.free, (int)few.blocks);
+    if (!scheduler_idle(&s)) fail_msg("somebody waits");
+    sequence_free(a), sequence_free(b), sequence_free(c);
+    scheduler_close(&s);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_preemption_by_hand), cmocka_unit_test(test_prefixes_by_hand),
         cmocka_unit_test(test_equal_blocks_behind_others),
         cmocka_unit_test(test_chunks), cmocka_unit_test(test_stop), cmocka_unit_test(test_drawn_traces),
-        cmocka_unit_test(test_checks_see),
+        cmocka_unit_test(test_ahead_by_hand), cmocka_unit_test(test_ahead_without_room),
+        cmocka_unit_test(test_checks_see), cmocka_unit_test(test_drop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,11 +40,15 @@ static struct requests make_requests(struct asked *a, const struct plan *p)
 static const struct serving_limits tight = { .step_tokens = 7, .running = 4, .chunk = 4, .shares = true, .blocks = 5,
                                              .block_tokens = 3 };
 
+/* Replicas that compute prompts alone, in the plans that follow. */
+static int prompt_replicas;
+
 static void serve(const struct plan *p, const struct requests *requests, struct serving_limits limits, bool check,
                   struct serving_record *record)
 {
     struct plan checked = *p;
-    const struct serving_job job = { .plan = &checked, .requests = requests, .limits = limits, .check = check };
+    const struct serving_job job = { .plan = &checked, .requests = requests, .limits = limits, .check = check,
+                                     .prompt_replicas = prompt_replicas };
     struct device device;
     struct comm comm;
     ASSERT_ALL(plan_check(&checked, &err) == OK, "%s", err.text);
@@ -98,17 +102,18 @@ static void must_be_alone(const struct plan *p, const struct requests *requests,
     ASSERT_ALL(same, "%s: %s", plan, what);
 }
 
-static int64_t preempted, shared;
+static int64_t preempted, shared, came_back, checked_plans;
 
-static void check_served(struct plan p)
+static void check_served_with(struct plan p, struct serving_limits limits)
 {
     struct serving_record record;
     struct asked asked;
     struct verdict all = { .first_wrong = -1 };
     char plan[300];
-    if (plan_check(&p, &err) != OK || serving_takes(&p, &tight, &err) != OK) return;
+    if (plan_check(&p, &err) != OK || serving_takes(&p, &limits, &err) != OK) return;
+    checked_plans++;
     const struct requests requests = make_requests(&asked, &p);
-    serve(&p, &requests, tight, true, &record);
+    serve(&p, &requests, limits, true, &record);
     for (int64_t i = 0; i < requests.count && test_rank == 0; i++)
         verdict_add(&all, &record.answer[i].verdict, requests.at[i].name);
     describe(&p, plan, sizeof plan);
@@ -118,11 +123,15 @@ static void check_served(struct plan p)
     if (p.model.exact) must_be_alone(&p, &requests, &record);
     for (int64_t r = 0; r < record.replicas && test_rank == 0; r++) {
         preempted += record.replica[r].counts.preemptions, shared += record.replica[r].counts.shared_tokens;
-        if (record.replica[r].free_blocks != tight.blocks) all.wrong++;
+        came_back += record.replica[r].counts.ins;
+        if (record.replica[r].free_blocks != limits.blocks || record.replica[r].free_host != limits.host_blocks)
+            all.wrong++;
     }
     ASSERT_ALL(all.wrong == 0, "%s: at the end blocks of the cache are not free", plan);
     serving_record_free(&record);
 }
+
+static void check_served(struct plan p) { check_served_with(p, tight); }
 
 static struct plan exactly(struct plan p)
 {
@@ -164,6 +173,73 @@ static void test_formats(void **state)
         check_served(p);
         if (p.dtype != F64) check_served(exactly(p));
     }
+}
+
+/* Blocks of preempted sequences go to the host and come back; with little room there, some are computed again. */
+static void test_swap(void **state)
+{
+    (void)state;
+    preempted = came_back = 0;
+    for (int64_t host = 1; host <= 7; host += 3) {
+        struct serving_limits limits = tight;
+        limits.host_blocks = host, limits.shares = host != 4;
+        check_served_with(exactly(serving_plan(1, test_size, 1)), limits);
+        check_served_with(exactly(serving_plan(1, 1, test_size)), limits);
+        check_served_with(serving_plan(1, test_size, 1), limits);
+    }
+    ASSERT_ALL(test_rank > 0 || (preempted > 0 && came_back > 0), "%d preemptions, and %d blocks came back",
+               (int)preempted, (int)came_back);
+}
+
+/* Rows of prompts and answers are dealt along cp, fewer than devices, too. */
+static void test_context(void **state)
+{
+    (void)state;
+    if (test_size == 1) return;
+    checked_plans = 0;
+    for (int cp = 2; cp <= test_size; cp++) {
+        if (test_size % cp != 0) continue;
+        struct plan p = serving_plan(1, test_size / cp, 1), q = serving_plan(1, 1, test_size / cp);
+        case_take_context(&p, cp, "ring"), case_take_context(&q, cp, "ring");
+        p.S = q.S = p.model.S = q.model.S = 2 * cp * ((LONGEST + 2 * cp - 1) / (2 * cp));
+        check_served(exactly(p)), check_served(exactly(q)), check_served(p);
+    }
+    ASSERT_ALL(checked_plans > 0, "no plan with cp was served: %s", err.text);
+}
+
+/* Replicas share experts by every scheme that needs no more than its name, some with nothing to compute. */
+static void test_experts(void **state)
+{
+    (void)state;
+    if (test_size == 1) return;
+    checked_plans = 0;
+    for (int i = 0; expert_scheme_at(i); i++) {
+        struct plan p = serving_plan(test_size, 1, 1);
+        if (expert_scheme_at(i)->predicts) continue;
+        case_take_qwen3_moe(&p);
+        case_take_experts(&p, test_size, expert_scheme_at(i)->head.name);
+        p.dtype = F32, p.S = p.model.S = LONGEST;
+        p.model.dropout_embedding = p.model.dropout_residual = p.model.dropout_attention = 0;
+        p.model.mixture.balance_coefficient = p.model.mixture.z_coefficient = p.model.mixture.sequence_coefficient = 0;
+        check_served(exactly(p)), check_served(p);
+    }
+    ASSERT_ALL(checked_plans >= 8, "%d plans with experts were served: %s", (int)checked_plans, err.text);
+}
+
+/* Pages of prompts travel to replicas for answers. */
+static void test_apart(void **state)
+{
+    (void)state;
+    struct serving_limits limits = tight;
+    limits.host_blocks = 4;
+    for (prompt_replicas = 1; prompt_replicas < test_size; prompt_replicas++) {
+        check_served_with(exactly(serving_plan(test_size, 1, 1)), limits);
+        check_served_with(serving_plan(test_size, 1, 1), limits);
+        if (test_size != 4 || prompt_replicas > 1) continue;
+        check_served_with(exactly(serving_plan(2, 2, 1)), limits);
+        check_served_with(exactly(serving_plan(2, 1, 2)), limits);
+    }
+    prompt_replicas = 0;
 }
 
 /* Neither the other requests nor their order changes an answer: each has the same tokens alone in the trace. */
@@ -225,7 +301,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_every_model), MPI_TEST(test_formats), MPI_TEST(test_any_company),
-        MPI_TEST(test_cache_bytes), MPI_TEST(test_refused),
+        MPI_TEST(test_cache_bytes), MPI_TEST(test_refused), MPI_TEST(test_swap), MPI_TEST(test_context),
+        MPI_TEST(test_experts), MPI_TEST(test_apart),
     };
     return MPI_RUN("serve", tests);
 }

@@ -29,9 +29,8 @@ const struct run_kind run_infer = {
 static const char *const of_batches[] = {
     OF_TRAINING,
     "--plan", "--attention", "--head-parallel", "--ring-window", "--context-first", "--attention-without",
-    "--dispatch", "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
-    "--owners", "--affinity", "--load", "--schedule", "--stage-layers", "--skip", "--receives-ahead", "--pairs",
-    "--shard-group",
+    "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
+    "--owners", "--load", "--schedule", "--stage-layers", "--skip", "--receives-ahead", "--pairs", "--shard-group",
     "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block", "--offload-to",
     "--host-cache", "--ring", "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches",
     "--mask", "--micro", "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps",

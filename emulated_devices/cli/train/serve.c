@@ -2,29 +2,38 @@
  * command_serve(), in each device's process too.  Errors: ERR_USAGE and ERR_PLAN of the words; ERR_FILE and ERR_FORMAT
  * of the trace; ERR_CHECK if a token is wrong or could not be judged; those of a run. */
 #include "emulated_devices/cli/train/serve.h"
+#include "emulated_devices/cli/train/serve_clients.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/run/speech.h"
 #include "emulated_devices/serve/report.h"
+#include "ref/io/document.h"
 #include "ref/io/figures.h"
+#include "ref/io/output.h"
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
-enum { USUAL_ROOM = 8 };                /* of the longest request, in a cache whose size is not given */
+enum { USUAL_ROOM = 8,                  /* of the longest request, in a cache whose size is not given */
+       USUAL_PROPOSALS = 4, USUAL_NGRAM = 3 };  /* as vLLM's examples have them */
 
 static struct serve_words {
-    const char *trace, *draw, *write_trace, *answers, *check;
-    int requests, shared, step_tokens, running, chunk, block, blocks;
+    const char *trace, *draw, *write_trace, *answers, *check, *draft, *take;
+    int requests, shared, step_tokens, running, chunk, block, blocks, host_blocks, prompt_replicas, proposals, ngram;
     double scale, rate, temperature, first_token, per_token;
-    bool whole_prompts, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+    bool whole_prompts, ahead, shares, requests_given, scale_given, rate_given, shared_given, temperature_given;
+    bool streams, port_given, host_given, open_given, connections_given, time_given, name_given;
+    bool proposals_given, ngram_given, take_given;
+    struct live_words live;
 } words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
-            .shares = true };
+            .shares = true, .proposals = USUAL_PROPOSALS, .ngram = USUAL_NGRAM, .take = "same",
+            .live = { .host = "127.0.0.1", .open = 64, .connections = 1000, .seconds = 600 } };
 
-static const char *const checks[] = { "ref", NULL };
+static const char *const checks[] = { "ref", NULL }, *const takes[] = { "same", "ratio", NULL };
 
 const struct option serve_options[] = {
     { .kind = OPTION_HEADING, .help = "Requests (docs/using/serving.md)" },
@@ -33,7 +42,7 @@ const struct option serve_options[] = {
       .help = "instead: draw requests with the lengths and times of a published trace: azure-code, azure-conv, "
               "sharegpt, lmsys" },
     { "--requests", "N", OPTION_INT, &words.requests, .min = 1, .max = REQUEST_MOST, .given = &words.requests_given,
-      .help = "with --draw: how many" },
+      .help = "with --draw: how many; with --port: end after so many answers" },
     { "--scale", "F", OPTION_DOUBLE, &words.scale, .min = 1e-6, .max = 1e6, .given = &words.scale_given,
       .help = "with --draw: a factor on all lengths; those beyond the model's positions are cut" },
     { "--rate", "R", OPTION_DOUBLE, &words.rate, .min = 1e-6, .max = 1e12, .given = &words.rate_given,
@@ -45,6 +54,22 @@ const struct option serve_options[] = {
     { "--write-trace", "FILE", OPTION_STRING, &words.write_trace, .help = "write the requests as --trace reads them" },
     { "--answers", "FILE", OPTION_STRING, &words.answers,
       .help = "write a line of JSON for each answer: tokens, text, times" },
+    { "--stream", NULL, OPTION_SWITCH, &words.streams,
+      .help = "print a line of JSON for each token as it comes, with its text and its virtual time" },
+    { .kind = OPTION_HEADING, .help = "Clients: OpenAI's API, a stated part of it" },
+    { "--port", "N", OPTION_INT, &words.live.port, .min = 0, .max = 65535, .given = &words.port_given,
+      .help = "instead of a trace: answer /v1/completions and /v1/chat/completions by HTTP until SIGINT, or until "
+              "--requests are answered; 0: any free port" },
+    { "--host", "ADDRESS", OPTION_STRING, &words.live.host, .given = &words.host_given,
+      .help = "where it listens; another one than 127.0.0.1 lets others ask, and nobody is asked who he is" },
+    { "--open", "N", OPTION_INT, &words.live.open, .min = 1, .max = 65536, .given = &words.open_given,
+      .help = "requests that are open at a time; more are refused with status 429" },
+    { "--connections", "N", OPTION_INT, &words.live.connections, .min = 1, .max = 1000000,
+      .given = &words.connections_given, .help = "connections at a time; more wait" },
+    { "--request-time", "SECONDS", OPTION_DOUBLE, &words.live.seconds, .min = 0.001, .max = 1e6,
+      .given = &words.time_given, .help = "a request that takes longer ends with an error" },
+    { "--chat-template", "FILE", OPTION_STRING, &words.live.chat, .given = &words.name_given,
+      .help = "text of chats, in a stated part of Jinja; default: that of the model's folder" },
     { .kind = OPTION_HEADING, .help = "Scheduler and cache of each replica" },
     { "--step-tokens", "N", OPTION_INT, &words.step_tokens, .min = 1, .max = 1e7, .help = "tokens of an iteration" },
     { "--running", "N", OPTION_INT, &words.running, .min = 1, .max = 1e6, .help = "requests that run at a time" },
@@ -52,11 +77,31 @@ const struct option serve_options[] = {
       .help = "tokens of one request in an iteration; 0: as many as the iteration has room for" },
     { "--whole-prompts", NULL, OPTION_SWITCH, &words.whole_prompts,
       .help = "a prompt waits until it fits into one iteration, instead of being cut" },
+    { "--plan-ahead", NULL, OPTION_SWITCH, &words.ahead,
+      .help = "plan an iteration before the one before it has ended: after a stop token one more is computed, and "
+              "thrown away" },
     { "--block", "N", OPTION_INT, &words.block, .min = 1, .max = 1e6, .help = "tokens of a block of the cache" },
     { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
+    { "--host-blocks", "N", OPTION_INT, &words.host_blocks, .min = 0, .max = 1e8,
+      .help = "blocks of the host's memory, to which those of preempted requests are copied while there is room; 0: "
+              "they are computed again" },
     { "--share-prefixes", "yes|no", OPTION_BOOL, &words.shares,
       .help = "tokens whose keys and values are in the cache are not computed again" },
+    { "--prompt-replicas", "N", OPTION_INT, &words.prompt_replicas, .min = 0, .max = 1e6,
+      .help = "the first N of dp replicas compute prompts alone, and send first tokens and pages to the others; 0: all "
+              "compute both" },
+    { .kind = OPTION_HEADING, .help = "Speculative decoding" },
+    { "--draft", "ngram|DIR|NAME", OPTION_STRING, &words.draft,
+      .help = "who proposes next tokens, which the model then computes together: what followed the last tokens before, "
+              "or a smaller model with the same tokens" },
+    { "--proposals", "N", OPTION_INT, &words.proposals, .min = 1, .max = PROPOSALS_MOST,
+      .given = &words.proposals_given, .help = "with --draft: tokens that are proposed at a time" },
+    { "--ngram", "N", OPTION_INT, &words.ngram, .min = 1, .max = 1e6, .given = &words.ngram_given,
+      .help = "with --draft ngram: last tokens that are looked for, at most" },
+    { "--take", "same|ratio", OPTION_CHOICE, &words.take, .choices = takes, .given = &words.take_given,
+      .help = "with --draft: take a proposal that is the token without proposals; or by the quotient of both models' "
+              "probabilities, which keeps the distribution alone" },
     { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
     { "--first-token", "SECONDS", OPTION_DOUBLE, &words.first_token, .min = 0, .max = 1e9,
       .help = "target of goodput: time to a request's first token; 0: any" },
@@ -68,19 +113,49 @@ const struct option serve_options[] = {
     { 0 }
 };
 
+/* Proposals, and ends that the plan learns of late, are known to one replica alone, and to no client. */
+static enum error_code check_proposals(struct error *err)
+{
+    const bool ngram = words.draft && strcmp(words.draft, "ngram") == 0;
+    const char *const flag = words.draft ? "--draft" : words.ahead ? "--plan-ahead" : NULL;
+    if (words.ngram_given && !ngram) return fail(err, ERR_USAGE, "--ngram: is for --draft ngram");
+    if (words.draft == NULL && (words.proposals_given || words.take_given))
+        return fail(err, ERR_USAGE, "%s: is for --draft", words.proposals_given ? "--proposals" : "--take");
+    if (flag && words.port_given)
+        return fail(err, ERR_USAGE, "%s: is not served with --port, whose rounds bring a client one token", flag);
+    if (flag && words.prompt_replicas > 0)
+        return fail(err, ERR_USAGE, "%s: is not served with --prompt-replicas, which hand over one token", flag);
+    return OK;
+}
+
 /* Words that say nothing without others. */
 static enum error_code check_words(struct error *err)
 {
     const struct { bool given; const char *flag; } of_draw[] = {
-        { words.requests_given, "--requests" }, { words.scale_given, "--scale" }, { words.rate_given, "--rate" },
-        { words.shared_given, "--shared-prefix" }, { words.temperature_given, "--temperature" },
+        { words.scale_given, "--scale" }, { words.rate_given, "--rate" }, { words.shared_given, "--shared-prefix" },
+        { words.temperature_given, "--temperature" }, { words.requests_given && !words.port_given, "--requests" },
+    }, of_port[] = {
+        { words.host_given, "--host" }, { words.open_given, "--open" }, { words.connections_given, "--connections" },
+        { words.time_given, "--request-time" }, { words.name_given, "--chat-template" },
+    }, not_of_port[] = {
+        { words.answers, "--answers" }, { words.write_trace, "--write-trace" }, { words.streams, "--stream" },
+        { words.first_token > 0, "--first-token" }, { words.per_token > 0, "--per-token" },
     };
-    if ((words.trace == NULL) == (words.draw == NULL))
-        return fail(err, ERR_USAGE, "%s", words.trace ? "--draw: --trace has the requests already"
-                    : "needs --trace FILE or --draw NAME: which requests to answer");
+    if ((words.trace != NULL) + (words.draw != NULL) + words.port_given != 1)
+        return fail(err, ERR_USAGE, "%s", words.trace && words.draw ? "--draw: --trace has the requests already"
+                    : words.port_given ? "--port: clients have the requests; --trace and --draw cannot be beside it"
+                    : "needs --trace FILE, --draw NAME or --port N: which requests to answer");
     for (size_t i = 0; i < sizeof of_draw / sizeof *of_draw && words.draw == NULL; i++)
         if (of_draw[i].given) return fail(err, ERR_USAGE, "%s: is for --draw", of_draw[i].flag);
-    return OK;
+    for (size_t i = 0; i < sizeof of_port / sizeof *of_port && !words.port_given; i++)
+        if (of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --port", of_port[i].flag);
+    for (size_t i = 0; i < sizeof not_of_port / sizeof *not_of_port && words.port_given; i++)
+        if (not_of_port[i].given) return fail(err, ERR_USAGE, "%s: is for --trace and --draw", not_of_port[i].flag);
+    if ((words.streams || words.port_given) && document_data())
+        return fail(err, ERR_USAGE, "%s: --json keeps what is printed until the end; give one of both",
+                    words.streams ? "--stream" : "--port");
+    const enum error_code e = check_proposals(err);
+    return e || !words.port_given ? e : server_there(err);
 }
 
 /* ---- requests ---------------------------------------------------------------------------------------------------- */
@@ -90,6 +165,8 @@ struct serve_run {
     const struct train_options *options;        /* parsed */
     struct tokenizer *tokenizer;                /* NULL: tokens are bytes */
     struct requests requests;                   /* read or drawn */
+    struct checkpoint draft;                    /* of the draft model */
+    struct model_config draft_config;           /* likewise */
     struct serving_job job;                     /* of them */
     int64_t cut;                                /* drawn requests that were too long */
 };
@@ -102,25 +179,91 @@ static enum error_code get_requests(struct serve_run *run, struct error *err)
                                          .stops = speech_stops(run->options->model_dir, stop), .seed = p->seed };
     struct trace_request drawn = { .requests = words.requests, .scale = words.scale, .rate = words.rate,
                                    .shared = words.shared, .temperature = words.temperature };
+    if (words.port_given) return OK;
     if (words.trace) return fail_about(err, requests_read(&run->requests, words.trace, &rules, err), "--trace");
     enum error_code e = trace_law_find(&drawn.law, words.draw, err);
     return e ? e : requests_draw(&run->requests, &drawn, &rules, &run->cut, err);
 }
 
-/* Blocks for as many of the longest request. */
-static int64_t usual_blocks(const struct requests *requests)
+/* Tokens of the longest request in the cache, and at least so many. */
+static int64_t longest_of(const struct requests *requests, int64_t longest)
 {
-    int64_t most = 1;
+    int64_t most = longest;
     for (int64_t i = 0; i < requests->count; i++) {
         const int64_t needs = sequence_needs(requests->at[i].prompt.count, requests->at[i].most);
         if (needs > most) most = needs;
     }
-    return USUAL_ROOM * ((most + words.block - 1) / words.block);
+    return most;
+}
+
+/* Blocks for as many of the longest request. */
+static int64_t usual_blocks(const struct requests *requests, int64_t longest)
+{
+    return USUAL_ROOM * ((longest_of(requests, longest) + words.block - 1) / words.block);
+}
+
+/* ---- proposals --------------------------------------------------------------------------------------------------- */
+
+static enum error_code open_draft(struct serve_run *run, struct error *err)
+{
+    struct stat st;
+    int64_t batch;
+    const bool folder = stat(words.draft, &st) == 0 && S_ISDIR(st.st_mode);
+    if (!folder && strpbrk(words.draft, "./"))
+        return fail(err, ERR_FILE, "%s: there is no such folder", printable_path(words.draft).text);
+    enum error_code e = folder ? checkpoint_open(&run->draft, words.draft, err) : OK;
+    if (!e && folder) e = checkpoint_config(&run->draft, &run->draft_config, err);
+    if (!e && !folder && model_config_preset(&run->draft_config, &batch, words.draft, err) != OK)
+        return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
+    struct model_config *const c = &run->draft_config;
+    c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
+    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model, longest_of(&run->requests, 1), err),
+                           printable_path(words.draft).text);
+    return e;
+}
+
+static enum error_code open_proposals(struct serve_run *run, struct error *err)
+{
+    struct speculation *const s = &run->job.speculation;
+    if (words.draft == NULL) return OK;
+    *s = (struct speculation){ .most = words.proposals, .longest = words.ngram, .seed = run->options->plan.seed,
+                               .rule = strcmp(words.take, "ratio") == 0 ? RULE_RATIO : RULE_SAME };
+    if (strcmp(words.draft, "ngram") == 0) return OK;
+    const enum error_code e = open_draft(run, err);
+    s->config = &run->draft_config, s->saved = run->draft.dir ? &run->draft : NULL;
+    return fail_about(err, e, "--draft");
+}
+
+static enum error_code check_apart(const struct train_options *options, struct error *err)
+{
+    const int n = words.prompt_replicas, dp = options->plan.mesh.size[DP];
+    if (n == 0) return OK;
+    if (n >= dp)
+        return fail(err, ERR_USAGE, "--prompt-replicas %d: of --dp %d replicas at least one must write answers", n, dp);
+    if (options->plan.ep > 1)
+        return fail(err, ERR_PLAN, "--prompt-replicas: is not served with --ep: replicas that share experts compute "
+                    "together");
+    if (words.port_given)
+        return fail(err, ERR_USAGE, "--prompt-replicas: is not served with --port, whose replicas go in rounds");
+    return OK;
+}
+
+/* The pages of each prompt wait in the host's memory. */
+static enum error_code apart_fits(const struct serving_job *job, struct error *err)
+{
+    const struct serving_limits *const l = &job->limits;
+    for (int64_t i = 0; i < job->requests->count && job->prompt_replicas > 0; i++)
+        if (job->requests->at[i].prompt.count > l->host_blocks * l->block_tokens)
+            return fail(err, ERR_USAGE, "--host-blocks %lld: have room for %lld tokens; the prompt of request %.60s "
+                        "has %lld", (long long)l->host_blocks, (long long)(l->host_blocks * l->block_tokens),
+                        job->requests->at[i].name, (long long)job->requests->at[i].prompt.count);
+    return OK;
 }
 
 static void serve_close(struct serve_run *run)
 {
     requests_free(&run->requests);
+    checkpoint_close(&run->draft);
     if (run->tokenizer) tokenizer_close(run->tokenizer);
 }
 
@@ -133,13 +276,21 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
     if (e) return e;
     run->job = (struct serving_job){
         .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
-        .check = words.check != NULL,
+        .prompt_replicas = words.prompt_replicas,
+        .check = words.check != NULL, .streams = words.streams, .tokenizer = run->tokenizer,
         .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
-                    .whole_prompts = words.whole_prompts, .shares = words.shares, .block_tokens = words.block,
-                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests) },
+                    .whole_prompts = words.whole_prompts, .ahead = words.ahead, .shares = words.shares,
+                    .block_tokens = words.block,
+                    .host_blocks = words.host_blocks || words.prompt_replicas == 0 ? words.host_blocks
+                                   : words.blocks ? words.blocks : usual_blocks(&run->requests, 1),
+                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests,
+                                                                         words.port_given ? options->plan.S : 1) },
     };
-    e = serving_takes(&options->plan, &run->job.limits, err);
-    return e ? e : serving_fits(&run->requests, &run->job.limits, err);
+    e = check_apart(options, err);
+    if (!e) e = serving_takes(&options->plan, &run->job.limits, err);
+    if (!e) e = apart_fits(&run->job, err);
+    if (!e) e = serving_fits(&run->requests, &run->job.limits, err);
+    return e ? e : open_proposals(run, err);
 }
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
@@ -158,12 +309,13 @@ static enum error_code agree_on_requests(struct comm *comm, const struct request
     return group_same(comm->everyone, text.text, sizeof text.text - 1, "--trace: the requests", err);
 }
 
-static enum error_code report_on(const struct serve_run *run, const struct serving_record *record, struct error *err)
+static enum error_code report_on(const struct serve_run *run, const struct serving_record *record, bool numbers,
+                                 struct error *err)
 {
     struct serving_report report = {
         .job = &run->job, .record = record, .trace = words.trace ? words.trace : words.draw,
         .cluster = run->options->cluster.name, .target = { words.first_token, words.per_token },
-        .tokenizer = run->tokenizer,
+        .tokenizer = run->tokenizer, .numbers = numbers,
     };
     enum error_code e = serving_report_make(&report, err);
     if (e) return e;
@@ -185,13 +337,51 @@ static enum error_code check_memory(const struct comm *comm, struct error *err)
 
 static enum error_code check_start(const struct comm *comm, const struct mesh *mesh, struct error *err)
 {
-    const struct backend *const b = comm->device->backend;
-    if (!b->has_numbers)
-        return fail(err, ERR_USAGE, "the backend %s only counts, and an answer is made of numbers", b->name);
     if (comm->size == mesh->devices) return OK;
     return fail(err, ERR_PLAN, "the launcher started %d process%s, but --dp %d --tp %d --pp %d is a mesh of %d",
                 comm->size, comm->size == 1 ? "" : "es", mesh->size[DP], mesh->size[TP], mesh->size[PP],
                 mesh->devices);
+}
+
+/* Without numbers there are times alone: of requests whose lengths are known. */
+static enum error_code check_counting(const struct comm *comm, const struct serve_run *run, struct error *err)
+{
+    const char *const name = comm->device->backend->name;
+    if (comm->device->backend->has_numbers) return OK;
+    if (words.check || words.answers)
+        return fail(err, ERR_USAGE, "%s: the backend %s only counts, and an answer is made of numbers",
+                    words.check ? "--check" : "--answers", name);
+    if (words.streams || words.port_given || words.prompt_replicas > 0)
+        return fail(err, ERR_USAGE, "%s: the backend %s only counts, and %s", words.streams ? "--stream"
+                    : words.port_given ? "--port" : "--prompt-replicas", name, words.streams || words.port_given
+                    ? "an answer is made of numbers" : "pages that travel are numbers");
+    if (words.draft)
+        return fail(err, ERR_USAGE, "--draft: the backend %s only counts; whether a proposal is taken is a matter of "
+                    "numbers", name);
+    if (run->options->plan.model.mixture.E > 0)
+        return fail(err, ERR_USAGE, "--model: the backend %s only counts, and a router chooses by numbers", name);
+    for (int64_t i = 0; i < run->requests.count; i++)
+        if (run->requests.at[i].stop.count > 0)
+            return fail(err, ERR_USAGE, "request %.60s: the backend %s only counts, so stop tokens are not seen: "
+                        "ignore_eos must be true", run->requests.at[i].name, name);
+    return OK;
+}
+
+/* Clients instead of a trace, until the end. */
+static enum error_code live_end(struct comm *comm, struct serve_run *run, struct error *err)
+{
+    const struct train_options *const o = run->options;
+    int32_t stop[SPEECH_STOPS];
+    const struct live_serving live = {
+        .words = &words.live, .job = &run->job, .dir = o->model_dir,
+        .answers = words.requests_given ? words.requests : 0,
+        .rules = { .V = o->plan.model.V, .S = o->plan.S, .tokenizer = run->tokenizer, .stop = stop,
+                   .stops = speech_stops(o->model_dir, stop), .seed = o->plan.seed },
+    };
+    enum error_code e = serve_clients(comm, &live, err);
+    if (!e) e = comm_agree(comm, check_memory(comm, err), err);
+    serve_close(run);
+    return comm_agree(comm, e, err);
 }
 
 static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct error *err)
@@ -206,13 +396,15 @@ static enum error_code serve_on(struct comm *comm, const struct train_options *o
     threads_use(comm->cores);
     announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
     e = comm_agree(comm, serve_open(&run, options, err), err);
+    if (!e) e = comm_agree(comm, check_counting(comm, &run, err), err);
     if (!e) e = agree_on_requests(comm, &run.requests, err);
     if (!e && comm->rank == 0 && words.write_trace)
         e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
     e = comm_agree(comm, e, err);
+    if (!e && words.port_given) return live_end(comm, &run, err);
     if (!e) e = serve_requests(comm, &run.job, &record, err);
     if (!e) e = comm_agree(comm, check_memory(comm, err), err);
-    if (!e && comm->rank == 0) e = report_on(&run, &record, err);
+    if (!e && comm->rank == 0) e = report_on(&run, &record, comm->device->backend->has_numbers, err);
     serving_record_free(&record);
     serve_close(&run);
     return comm_agree(comm, e, err);
@@ -261,6 +453,8 @@ static enum error_code launch_checked(const struct train_options *options, int a
 
 static enum error_code probe_outputs(struct error *err)
 {
+    const struct server_place place = { words.live.host, words.live.port, 1 };
+    if (words.port_given) return server_probe(&place, err);
     enum error_code e = words.answers ? fail_about(err, output_probe(words.answers, err), "--answers") : OK;
     if (!e && words.write_trace) e = fail_about(err, output_probe(words.write_trace, err), "--write-trace");
     return e;

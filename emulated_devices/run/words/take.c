@@ -437,6 +437,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     int64_t usual_batch;
     enum error_code e = take_model(options, words, &usual_batch, err);
     take_experts(p, words->dispatch, words->size);
+    if (words->serves) words->batch = words->size[DP];
     if (!e) e = mesh_make(&p->mesh, words->size, err);
     if (!e) e = optimizer_find(&p->optimizer, words->optimizer, err);
     if (!e && words->infers) e = take_inference(options, err);
@@ -576,24 +577,13 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     return e ? e : cluster_check(&options->cluster, p->mesh.devices, p->dtype, err);
 }
 
-/* A replica answers its requests iteration by iteration: the plan has a sequence for each, and one microbatch. */
-static enum error_code take_replicas(struct train_options *options, struct train_words *words, struct error *err)
-{
-    words->batch = words->size[DP], words->micro = 1;
-    if (options->plan.ep > 1 || words->size[EP] > 1)
-        return fail(err, ERR_PLAN, "--ep %d: is not served: replicas run at their own pace, and would wait for each "
-                    "other's tokens", options->plan.ep > 1 ? options->plan.ep : words->size[EP]);
-    if (words->backend && backend_find(words->backend) && !backend_find(words->backend)->has_numbers)
-        return fail(err, ERR_USAGE, "--backend %s: only counts, and an answer is made of numbers", words->backend);
-    return OK;
-}
-
 enum error_code train_take(struct train_options *options, struct train_words *words, const struct option *table,
                            struct error *err)
 {
     options->golden = options->check && strcmp(options->check, "ref") != 0;
-    enum error_code e = words->serves ? take_replicas(options, words, err) : OK;
-    if (!e) e = take_backend(options, words, err);
+    /* A replica answers its requests iteration by iteration: the plan has a sequence for each, and one microbatch. */
+    if (words->serves) words->micro = 1;
+    enum error_code e = take_backend(options, words, err);
     if (!e) e = take_output(options, words, err);
     if (!e) e = take_earlier(options, table, words, err);
     if (!e) e = take_check(options, words, err);

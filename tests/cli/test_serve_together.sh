@@ -1,0 +1,64 @@
+# `orrery serve`: proposals and iterations planned ahead beside swapped blocks, shared rows and experts, and streams.
+. "$(dirname "$0")/lib.sh"
+
+ids() { grep -o '"ids":\[[0-9,]*\]\|"id":"[^"]*"' "$1" | paste - - | sort; }
+# What a stream says of each request: its tokens in order, and why it ended.
+said() { sed -nE 's/^\{"id":"([^"]*)","index":([0-9]+),"token":([0-9]+),.*"finish":(.*)\}$/\1 \2 \3 \4/p' "$1" | sort -n -k1,1 -k2,2; }
+exactly='--arithmetic exact --check ref'
+tight='--block 4 --cache-blocks 20 --step-tokens 24 --chunk 7'
+
+# All of them change times, and no token.
+test_no_token_changes() {
+    local mesh draft
+    run serve --model mixtral-tiny --draw azure-conv --scale 0.03 --requests 10 --rate 3000 --temperature 0.5 --write-trace trace
+    sed -i -E 's/"arrival":[0-9.e-]+/"arrival":0/' trace
+    run serve --model mixtral-tiny --trace trace --answers plain;   expect_status 0
+    for mesh in '--cp 3' '--cp 2 --tp 2 --plan-ahead' '--ep 2 --dp 2' '--cp 2 --dp 2 --ep 4 --plan-ahead' '--pp 2 --cp 2'; do
+        run serve --model mixtral-tiny --trace trace $tight $mesh --draft ngram --answers other $exactly
+        expect_status 0; expect_silent; expect_out '^drafts  [1-9][0-9]* proposed'
+        expect_same <(ids plain) <(ids other)
+    done
+    for draft in '--draft ngram' '--draft tiny' '--plan-ahead' '--draft tiny --plan-ahead'; do
+        run serve --model mixtral-tiny --trace trace $tight --host-blocks 9 $draft --answers other $exactly
+        expect_status 0; expect_silent; expect_same <(ids plain) <(ids other)
+        expect_out '^host    9 blocks a replica; [1-9][0-9]* went there, [1-9][0-9]* came back'
+    done
+}
+
+# A stream has every token that came with an iteration, and its end where the stop token is.
+test_streams() {
+    local words='serve --model llama-tiny --trace trace --stream' i more
+    for i in 1 2 3 4 5 6; do
+        echo '{"id":"'$i'","prompt":"abcabcab","max_tokens":9,"temperature":0.3,"stop_token_ids":['$(seq -s, 0 40)'],"arrival":'$i'e-5}'
+    done >trace
+    run $words;                         expect_status 0; said "$place/out" >plain
+    [ "$(grep -c '"stop"' plain)" -gt 1 ] || complain 'no answer ends early'
+    for more in '--draft tiny' '--draft ngram --tp 2' '--plan-ahead' '--plan-ahead --draft tiny --cp 2' '--plan-ahead --host-blocks 4 --block 4 --cache-blocks 7'; do
+        run $words $more $exactly;      expect_status 0; expect_silent
+        expect_same plain <(said "$place/out")
+    done
+}
+
+# Without numbers, rows that are dealt and blocks that leave take the time that they take with numbers.
+test_simulated_together() {
+    local words="serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 20 --rate 90000 $tight" mesh
+    for mesh in '--cp 2 --tp 2' '--host-blocks 9' '--host-blocks 9 --plan-ahead --cp 2'; do
+        run $words $mesh --backend count;       expect_status 0; expect_silent
+        grep -v 'times alone' "$place/out" >counted
+        run $words $mesh;                       expect_status 0; expect_same counted "$place/out"
+    done
+    grep -qE '^host .* [1-9][0-9]* went there' counted || complain 'nothing was swapped'
+}
+
+test_refused_together() {
+    local words='serve --model tiny' drawn='--draw lmsys --requests 3 --scale 0.05'
+    run $words --port 0 --draft ngram;                      expect_status 2; expect_error '--draft: is not served with --port'
+    run $words --port 0 --plan-ahead;                       expect_status 2; expect_error '--plan-ahead: is not served with --port'
+    run $words $drawn --dp 2 --prompt-replicas 1 --draft ngram;     expect_status 2; expect_error '--draft: is not served with --prompt-replicas'
+    run $words $drawn --dp 2 --prompt-replicas 1 --plan-ahead;      expect_status 2; expect_error '--plan-ahead: is not served with --prompt-replicas'
+    run $words $drawn --stream --backend count;             expect_status 2; expect_error '--stream: the backend count only counts, and an answer is made of numbers'
+    run $words --port 0 --backend count;                    expect_status 2; expect_error '--port: the backend count only counts'
+    run $words $drawn --dp 2 --prompt-replicas 1 --backend count;   expect_status 2; expect_error '--prompt-replicas: the backend count only counts'
+}
+
+run_tests test_no_token_changes test_streams test_simulated_together test_refused_together
