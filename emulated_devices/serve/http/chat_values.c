@@ -177,7 +177,7 @@ static cJSON *member_of(struct chat_run *run, cJSON *x, const char *name)
     return cJSON_IsObject(x) ? cJSON_GetObjectItemCaseSensitive(x, name) : NULL;
 }
 
-static cJSON *part_of(struct chat_run *run, const cJSON *x, const cJSON *from, const cJSON *to)
+static cJSON *chat_values_part(struct chat_run *run, const cJSON *x, const cJSON *from, const cJSON *to)
 {
     if (run->dry) return NULL;
     const double n = x ? cJSON_GetArraySize(x) : 0;
@@ -209,7 +209,7 @@ static cJSON *bracket(struct chat_run *run, const char **at, cJSON *x)
     }
     if (*chat_blanks(*at) == ':') return chat_fail(run, "a part of a list with steps is not supported");
     if (*chat_blanks(*at) != ']') to = chat_value(run, at);
-    return chat_expect(run, at, "]", run->code ? NULL : part_of(run, x, from, to));
+    return chat_expect(run, at, "]", run->code ? NULL : chat_values_part(run, x, from, to));
 }
 
 static cJSON *dot(struct chat_run *run, const char **at, cJSON *x)
