@@ -103,8 +103,9 @@ void recorder_ends(const struct comm *);
 /** The device waits from now on for a message of another one, or until that has received one. */
 void recorder_waits(const struct comm *, const struct exchange *, int device, bool sending);
 
-/** It waits no more; and what has been received, with its passage.  @param since  when the wait began. */
+/** The device waits no more. */
 void recorder_goes_on(const struct comm *);
+/** A message has been received, with its passage.  @param since  when the wait began. */
 void recorder_arrived(const struct comm *, const struct exchange *, int device, const struct passage *,
                       picoseconds since);
 

@@ -45,9 +45,10 @@ struct tier_traffic pages_swapped(const struct pages *, int64_t outs, int64_t in
 /** Numbers of a layer's block: of its tokens, keys and values. */
 static inline int64_t pages_block(const struct pages *pages) { return pages->tokens * pages->width; }
 
-/** Copy blocks of a layer of the cache one behind the other; and such a list to blocks of the host.  Local.
- *  @param list  [count blocks of numbers]  @return OK. */
+/** Copy blocks of a layer of the cache one behind the other.  Local.
+ *  @param[out] list  [count blocks of numbers] */
 void pages_gather(const struct pages *, int64_t layer, const int64_t *block, int64_t count, struct tensor list);
+/** Copy such a list to blocks of the host.  Local.  @return OK. */
 enum error_code pages_put_away(struct pages *, int64_t layer, const int64_t *away, int64_t count, struct tensor list,
                                struct error *);
 

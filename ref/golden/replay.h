@@ -97,9 +97,8 @@ enum error_code replay_pass_run(struct replay *, const struct golden *, enum dty
  * @param scale  the loss scale.
  * @return as replay_run.
  */
-enum error_code replay_judged(const struct golden *, enum dtype, enum exact_rule, double scale,
-                              const struct replay_judge *,
-                              struct error *);
+enum error_code replay_judged(const struct golden *, enum dtype, enum exact_rule exact, double scale,
+                              const struct replay_judge *, struct error *);
 
 /**
  * Like replay_run, but in the recorded pass each token goes to the same experts as in another run of the file.  Where

@@ -24,8 +24,9 @@ enum { SLOW_DELAY = 150, SLOW_PACE = 125 };
 enum slow_class { SLOW_COMMUNICATION, SLOW_OUTSIDE, HANG_COMMUNICATION, HANG_OUTSIDE, SLOW_CLASSES };
 enum slow_part { PART_DEVICE, PART_LINK, PART_SENDER, PART_RECEIVER, PART_UNKNOWN, SLOW_PARTS };
 
-/** "slow in communication" and so on; "device", "link", "card that sends", .. */
+/** Name a class: "slow in communication", for example. */
 const char *slow_class_name(enum slow_class);
+/** Name a part: "device", "link" or "card that sends", for example. */
 const char *slow_part_name(enum slow_part);
 
 struct slow_finding {

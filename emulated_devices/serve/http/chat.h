@@ -36,7 +36,7 @@ void chat_template_close(struct chat_template *);
 
 /** Find the template of a model's folder: chat_template.jinja, or chat_template of tokenizer_config.json.
  *  @param[out] template  NULL: the folder has none.  @return OK, or as chat_template_open; ERR_FILE. */
-enum error_code chat_template_find(struct chat_template **, const char *dir, struct error *);
+enum error_code chat_template_find(struct chat_template **template, const char *dir, struct error *);
 
 /** The text of a chat, up to where its answer begins.
  *  @param messages  an array of objects with role and content; a content may be a list of parts of text.

@@ -30,8 +30,8 @@ enum error_code server_probe(const struct server_place *, struct error *);
  *  @param place  port 0: any that is free.  host: an address; 127.0.0.1 takes requests of this machine alone, and only
  *                those that name it so.
  *  @return OK; ERR_USAGE; ERR_FILE; ERR_MEMORY. */
-enum error_code server_open(struct server **, struct front *, const struct api_model *, const struct server_place *,
-                            struct error *);
+enum error_code server_open(struct server **, struct front *, const struct api_model *,
+                            const struct server_place *place, struct error *);
 /** The port it has, and the connections that it takes: fewer than were asked for if the system allows no more files. */
 struct server_place server_place_of(const struct server *);
 void server_close(struct server *);
