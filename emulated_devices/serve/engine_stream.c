@@ -33,7 +33,7 @@ enum error_code engine_say(struct engine *engine, const struct sequence *sequenc
     if (finish != NOT_FINISHED) text_stream_end(text);
     char *const piece = strndup(text->text + from, text->shown - from);
     cJSON *const row = cJSON_CreateObject();
-    json_add(row, "id %s index %g token %d text %s time %.17g", engine->job->requests->at[sequence->number].name,
+    json_add(row, "id %s index %g token %d text %s time %g", engine->job->requests->at[sequence->number].name,
              (double)number, (int)sequence->token[place], piece ? piece : "",
              (double)engine->now / 1e12);
     if (ends[finish]) json_add(row, "finish %s", ends[finish]);

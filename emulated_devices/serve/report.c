@@ -175,7 +175,7 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
     const struct answer *const a = &r->answer[i];
     const int64_t *const time = r->time + r->first[i];
     const struct request *const asked = &report->job->requests->at[i];
-    json_add(row, "id %s finish %s prompt_tokens %g tokens %g arrival %.17g first_token %.17g end %.17g preempted %g"
+    json_add(row, "id %s finish %s prompt_tokens %g tokens %g arrival %g first_token %g end %g preempted %g"
              " shared_tokens %g", asked->name, finish_word(a->finish), (double)asked->prompt.count,
              (double)a->tokens, (double)asked->arrival / 1e12, (double)time[0] / 1e12,
              (double)time[a->tokens - 1] / 1e12, (double)a->preempted, (double)a->shared);
@@ -185,8 +185,8 @@ static void add_answer(cJSON *row, const struct serving_report *report, int64_t 
 
 void verdict_add_json(cJSON *data, const struct verdict *v)
 {
-    json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %.17g"
-             " bound %.17g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
+    json_add(cJSON_AddObjectToObject(data, "check"), "tokens %g right %g wrong %g cannot_be_judged %g farthest %g"
+             " bound %g holds %hhd first_wrong %s", (double)v->tokens, (double)v->right, (double)v->wrong,
              (double)v->open, v->farthest, v->bound, v->wrong == 0 && v->open == 0, v->why);
 }
 
@@ -198,7 +198,7 @@ static void add_proposals(cJSON *data, const struct serving_report *report)
     if (how->most == 0) return;
     const int64_t passes = proposal_passes(&c, per_second(c.taken, (double)c.tested), &alike);
     json_add(cJSON_AddObjectToObject(data, "proposals"), "by %s at_a_time %g take %s proposed %g tested %g taken %g"
-             " expected %.17g deviation %.17g passes %g tokens %g tokens_per_pass_by_formula %.17g",
+             " expected %g deviation %g passes %g tokens %g tokens_per_pass_by_formula %g",
              how->config ? how->config->name : "ngram", (double)how->most,
              how->rule == RULE_RATIO ? "ratio" : "same", (double)c.proposed, (double)c.tested,
              (double)c.taken, c.expected, sqrt(c.variance), (double)passes, (double)c.tokens, alike);
@@ -212,12 +212,12 @@ static void add_data(const struct serving_report *report)
     if (data == NULL) return;
     if (!report->numbers) json_add(data, "numbers %hhd", false);
     json_add(data, "model %s dtype %s exact %hhd dp %d tp %d pp %d cluster %s requests %g prompt_tokens %g tokens %g"
-             " seconds %.17g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
+             " seconds %g iterations %g computed_tokens %g preemptions %g shared_tokens %g", p->model.name,
              dtype_name(p->dtype), p->model.exact != SUMS_ROUND, p->mesh.size[DP], p->mesh.size[TP], p->mesh.size[PP],
              report->cluster, (double)m->requests, (double)m->prompt_tokens, (double)m->tokens, m->seconds,
              (double)m->iterations, (double)m->computed, (double)m->preemptions, (double)m->shared_tokens);
-    json_add(data, "requests_per_second %.17g tokens_per_second %.17g attained %g cache_blocks %g block_tokens %g"
-             " most_blocks %g cache_used %.17g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g"
+    json_add(data, "requests_per_second %g tokens_per_second %g attained %g cache_blocks %g block_tokens %g"
+             " most_blocks %g cache_used %g cache_bytes %g swapped_out_blocks %g swapped_in_blocks %g"
              " host_bytes %g", per_second(m->requests, m->seconds),
              per_second(m->tokens, m->seconds), (double)m->attained, (double)m->blocks,
              (double)report->job->limits.block_tokens, (double)m->most_blocks, m->used,
