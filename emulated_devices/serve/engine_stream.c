@@ -39,7 +39,9 @@ enum error_code engine_say(struct engine *engine, const struct sequence *sequenc
     if (ends[finish]) json_add(row, "finish %s", ends[finish]);
     else cJSON_AddNullToObject(row, "finish");
     char *const line = json_text(row, false);
-    if (line) printf("%s\n", line), fflush(stdout);
+    const size_t length = line ? strlen(line) : 0;
+    /* Several devices print: a line and its end are one write, so that no other line comes between them. */
+    if (line) line[length] = '\n', fwrite(line, 1, length + 1, stdout), fflush(stdout);
     else e = fail(err, ERR_MEMORY, "no memory for the text of a token");
     cJSON_free(line), cJSON_Delete(row);
     free(piece);
