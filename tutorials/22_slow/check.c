@@ -101,7 +101,7 @@ static void check_usual(struct judge *j)
     }
 }
 
-/* What is slow in a run.  LINK and so on are the numbers of slow.h. */
+/* A run has nothing that is slow, or one link, or one way of a card.  slow.h has the same numbers. */
 enum slow_kind { IS_NOTHING, IS_LINK, IS_SENDER, IS_RECEIVER };
 
 static void expect_part(struct judge *j, struct trial *r, enum slow_kind kind, int from, int to)
