@@ -225,8 +225,8 @@ static void run_if(struct chat_run *run, const struct chat_template *chat, int64
 static cJSON *loop_object(struct chat_run *run, const cJSON *one, int i, int n)
 {
     cJSON *const loop = chat_made(run, cJSON_CreateObject());
-    json_add(loop, "index %d index0 %d first %hhd last %hhd length %d revindex %d revindex0 %d", i + 1, i, i == 0,
-             i == n - 1, n, n - i, n - i - 1);
+    json_add(loop, "index %d index0 %d first %hhd last %hhd length %d revindex %d revindex0 %d", i + 1, i,
+             (bool)(i == 0), (bool)(i == n - 1), n, n - i, n - i - 1);
     if (loop && i > 0) cJSON_AddItemToObject(loop, "previtem", cJSON_Duplicate(one->prev, true));
     if (loop && one->next) cJSON_AddItemToObject(loop, "nextitem", cJSON_Duplicate(one->next, true));
     return loop;
