@@ -65,6 +65,12 @@ int __clock_gettime(clockid_t clock, struct timespec *now)
 
 int clock_gettime(clockid_t clock, struct timespec *now) { return __clock_gettime(clock, now); }
 
+double emscripten_get_now(void);
+double emscripten_get_now(void) { return 1e3 * page_seconds(); }
+
+/* Devices of a plan are a crew's: none of them is a process that waits for a signal (comm/recorder.c). */
+REFUSED(__syscall_pause, (void))
+
 void __call_sighandler(void (*handler)(int), int signal);
 void __call_sighandler(void (*handler)(int), int signal) { handler(signal); }
 
