@@ -127,8 +127,14 @@ reseal() {                                          # reseal DIR
     printf '%s\n# %s of the lines above\n' "$list" "$(printf '%s\n' "$list" | sha256sum | cut -d' ' -f1)" >"$1/checkpoint.sha256"
 }
 
+# The processors' time of this shell and of all that it has waited for, into `used`.
+look_at_processors() {
+    times >"$root/times"
+    used=$(awk -F '[ms ]' '{ ms += 60000 * ($1 + $4) + 1000 * ($2 + $5) } END { printf "%d", ms }' "$root/times")
+}
+
 run_tests() {
-    local test failed=0 root begun
+    local test failed=0 root begun used before
     root=$(mktemp -d)
     trap "rm -rf ${root@Q}" EXIT
     echo "[==========] Running $# test(s)."
@@ -136,10 +142,15 @@ run_tests() {
         echo "[ RUN      ] $test"
         place=$root/$test broken=0 out='' err='' command=''
         mkdir -p "$place/in" && cd "$place/in" || exit 1
-        begun=${EPOCHREALTIME/./}
+        begun=${EPOCHREALTIME/./}; look_at_processors; before=$used
         "$test"
         cd "$top" || exit 1
-        if [ $broken -eq 0 ]; then echo "[       OK ] $test ($(((${EPOCHREALTIME/./} - begun) / 1000)) ms)"; else echo "[  FAILED  ] $test"; failed=$((failed + 1)); fi
+        look_at_processors
+        if [ $broken -eq 0 ]; then
+            echo "[       OK ] $test ($(((${EPOCHREALTIME/./} - begun) / 1000)) ms, of processors $((used - before)) ms)"
+        else
+            echo "[  FAILED  ] $test"; failed=$((failed + 1))
+        fi
     done
     echo "[==========] $# test(s) run."
     [ $failed -eq 0 ]

@@ -67,7 +67,7 @@ test_version_and_help() {
 }
 
 # Every topic of show and bench: a new one is tried by its default words, unless it is too slow for `make test`.
-slow=" step check published plan quantized offload collectives dispatch tensor attention streams "
+slow=" step check published plan quantized offload lengths sums collectives dispatch tensor attention streams "
 test_every_command_fits() {
     local topic words
     for topic in $(topics_of show); do
