@@ -18,6 +18,8 @@ MPICC    := $(or $(shell command -v mpicc.$(MPI) || command -v mpicc),$(MPI_BIN:
 MPIEXEC  := $(or $(shell command -v mpiexec.$(MPI) || command -v mpiexec),$(MPI_BIN:%=%/mpiexec),mpiexec)
 # CROSS=aarch64-linux-gnu builds for that machine in a folder of its own: with that prefix's gcc, against the libraries of a Debian
 # root of its kind in ROOT=.  A program of MPICH needs the same MPICH's mpiexec, of any machine.  `make check-aarch64` does it all.
+# What mpicc calls to compile, asked once: each call of the script costs three times what its compiler's start does.
+MPI_CC    = $(eval MPI_CC := $(or $(filter-out -l% -L% -Wl%,$(shell $(MPICC) -show 2>/dev/null)),$(MPICC)))$(MPI_CC)
 ifdef CROSS
 CC       := $(CROSS)-gcc --sysroot=$(ROOT)
 MPICC    := $(CC) -isystem $(ROOT)/usr/include/$(CROSS)/mpich
@@ -201,7 +203,8 @@ CUDA_FAULTS = $(shell grep -l '^caught by: .*cuda-emulated' $(FAULT_FILES))
 JUDGE_FAULTS = $(shell grep -l '^caught by: test_judge' $(FAULT_FILES))
 # How a file is compiled and a program linked, for tests/faults/run.sh.
 test verify faults faults-modes: export HOW_REF   = $(CC) $(CFLAGS)
-test verify faults faults-modes: export HOW_DEV   = $(MPICC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test verify faults faults-modes: export HOW_DEV   = $(MPI_CC) $(CFLAGS) -DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"'
+test verify faults faults-modes: export HOW_LINK  = $(MPICC) $(CFLAGS)
 test verify faults faults-modes: export HOW_LIBS  = $(LDLIBS)
 test verify faults faults-modes: export HOW_EMULATED = $(HOW_DEV) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED
 test verify faults faults-modes: export HOW_CUDA  = $(OBJECTS_emulated)
@@ -322,7 +325,7 @@ define kind
 $(B)/cuda-$(1)/%.cpp.o: %.cpp $(ALSO)
 	$$(call compile_as,$$(CXX) $$(CXXFLAGS))
 $(B)/cuda-$(1)/%.c.o: %.c $(ALSO)
-	$$(call compile_as,$$(MPICC) $$(CFLAGS) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED)
+	$$(call compile_as,$$(MPI_CC) $$(CFLAGS) -I$(CUDA_DIR)/emulated -DCUDA_EMULATED)
 $(B)/cuda-$(1)/tests/%: $(B)/tests/%.o $$(OBJECTS_$(1)) $(if $(filter judge,$(1)),$(TEST_KERNELS:%=$(B)/cuda-$(1)/%.o) $(HALVES)) $$(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$$(call link,-lcmocka $$(LIBS_$(1)))
 endef
@@ -371,7 +374,7 @@ $(B)/cuda-nvcc/%.cu.o: %.cu $(ALSO)
 	$(call compile_as,$(NVCC) -std=c++17 -O3 $(NVCCFLAGS) -I. -gencode arch=compute_$(CUDA_ARCH)$(,)code=[sm_$(CUDA_ARCH)$(,)compute_$(CUDA_ARCH)] -MD)
 $(B)/cuda-nvcc/$(OPTIMIZERS): NVCCFLAGS += -fmad=false
 $(B)/cuda-nvcc/%.c.o: %.c $(ALSO)
-	$(call compile_as,$(MPICC) $(CFLAGS) -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include)
+	$(call compile_as,$(MPI_CC) $(CFLAGS) -isystem $(CUDA_HOME)/include -isystem $(NCCL_HOME)/include)
 $(B)/cuda-nvcc/tests/%: $(B)/tests/%.o $(OBJECTS_nvcc) $(TEST_KERNELS:%=$(B)/cuda-nvcc/%.o) $(B)/libdevices.a $(B)/libref.a
 	$(call link,-lcmocka $(LIBS_nvcc))
 
@@ -491,7 +494,7 @@ $(foreach f,$(FORMATS),$(eval $(B)/ref/ops/%.$(f).o: override CFLAGS += -ffp-con
 $(B)/ref/%.o: ref/%.c $(ALSO)
 	$(call compile,$(CC))
 $(B)/%.o: %.c $(ALSO)
-	$(call compile,$(MPICC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
+	$(call compile,$(MPI_CC),-DORRERY_MPIEXEC='"$(notdir $(MPIEXEC))"')
 
 $(B)/emulated_devices/serve/http/server.o: override CFLAGS += $(if $(HTTP_LIB),-DORRERY_HTTP)
 $(B)/emulated_devices/course/compile/plugin.o $(B)/emulated_devices/course/compile/build.o $(B)/emulated_devices/course/compile/workshop.o: override CFLAGS += $(PLUGINS)
@@ -513,7 +516,7 @@ $(B)/kernel_sets.c: $(SETS) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(call texts,emulated_devices/device/kernel_set.h,kernel_set_texts,$(SETS)) >$@
 $(B)/clusters.o $(B)/kernel_tables.o $(B)/kernel_sets.o: %.o: %.c $(ALSO)
-	$(call compile,$(MPICC))
+	$(call compile,$(MPI_CC))
 
 # $(call named_texts,HEADER,ARRAY,SUFFIX,FILES): a program's copy of some files, name and text in turn.
 named_texts = { echo '\#include "$1"'; echo 'const char *const $2[] = {'; \
@@ -524,21 +527,21 @@ $(B)/layouts.c: $(LAYOUTS) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(call named_texts,emulated_devices/schemes/tensor/tensor_sbp.h,sbp_layout_texts,.sbp,$(LAYOUTS)) >$@
 $(B)/layouts.o: $(B)/layouts.c $(ALSO)
-	$(call compile,$(MPICC))
+	$(call compile,$(MPI_CC))
 
 # The numbers that papers printed.
 $(B)/claims.c: $(CLAIMS) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(call named_texts,emulated_devices/bench/claims/claims.h,claims_texts,.txt,$(CLAIMS)) >$@
 $(B)/claims.o: $(B)/claims.c $(ALSO)
-	$(call compile,$(MPICC))
+	$(call compile,$(MPI_CC))
 
 # Style and scripts of pages.
 $(B)/page_texts.c: $(PAGE) Makefile
 	@mkdir -p $(@D)
 	$(Q)$(call named_texts,emulated_devices/draw/page/page_html.h,page_texts,,$(PAGE)) >$@
 $(B)/page_texts.o: $(B)/page_texts.c $(ALSO)
-	$(call compile,$(MPICC))
+	$(call compile,$(MPI_CC))
 
 # A text to train on, for programs without their sources.
 $(B)/plays.c: ref/text/plays.txt Makefile
@@ -555,7 +558,7 @@ $(B)/lessons.c: $(LESSONS) Makefile
 	$(Q){ echo '#include "emulated_devices/course/lesson.h"'; printf 'extern const struct lesson %s;\n' $(LESSON_NAMES); \
 	  echo 'const struct lesson *const lessons[] = {'; printf '&%s,\n' $(LESSON_NAMES); echo 'NULL };'; } >$@
 $(B)/lessons.o: $(B)/lessons.c $(ALSO)
-	$(call compile,$(MPICC))
+	$(call compile,$(MPI_CC))
 
 define archive
 $(if $(V),,@echo '  AR   $@')
@@ -576,7 +579,7 @@ $(if $(OWN_FOLDER),$(B)/orrery,orrery): $(B)/emulated_devices/cli/main.o $(OBJEC
 	$(call link,$(LINK_ALL) $(LIBS_$(CUDA_KIND)))
 # The program that is installed: without what makes solutions of lessons, which the linker then does not take from libdevices.a.
 $(B)/student/main.o: emulated_devices/cli/main.c $(ALSO)
-	$(call compile,$(MPICC),-DWITHOUT_TEACHER)
+	$(call compile,$(MPI_CC),-DWITHOUT_TEACHER)
 $(B)/student/orrery: $(B)/student/main.o $(OBJECTS_$(CUDA_KIND)) $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a $(B)/cuda.is | ready
 	$(call link,$(LINK_ALL) $(LIBS_$(CUDA_KIND)))
 ifeq ($(wildcard emulated_devices/cli/teacher),)

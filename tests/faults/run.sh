@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Break the program on purpose and see that it is noticed.  Usage: run.sh BUILD_DIR [--quick] [NAME...]      (docs/checking/faults.md)
 #
-# `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV and HOW_LIBS; files of HOW_TWICE are
+# `make faults` and `make test` call this with the tree built and how it is built in HOW_REF, HOW_DEV, HOW_LINK and HOW_LIBS; files of HOW_TWICE are
 # compiled once for each of HOW_FORMATS, those of HOW_EXACT once for each of HOW_RULES.  HOW_CUDA are the objects of the backend cuda-emulated, HOW_EMULATED compiles its .c files.
 # Of each fault only the changed files are compiled; linked before the tree's own archives, they take the place of theirs.  Kernels
 # (.cu, .cuh) are compiled by the check, `orrery kernel $KERNELS/FILE.cu --check`.
@@ -81,7 +81,7 @@ link() {
     if needs_cuda "$checks"; then main="$main $(cuda_objects "${folder%/bin}" "$HOW_CUDA" | tr '\n' ' ')" libs="$libs -lstdc++"; fi
     mkdir -p "$folder"
     [ -n "$(ls "$build"/tests/sanitizers.o 2>/dev/null)" ] && main="$main $build/tests/sanitizers.o"
-    eval "$HOW_DEV $* $main $build/libdevices.a $build/libref.a -o $folder/$program $libs $HOW_LIBS"
+    eval "$HOW_LINK -Wl,-S $* $main $build/libdevices.a $build/libref.a -o $folder/$program $libs $HOW_LIBS"
 }
 
 # The program of the tree.
