@@ -75,8 +75,8 @@ test_under_a_launcher() {
 
 # A line for each case that trains; a second run has equal lines, another backend other times at most.
 test_digests() {
-    run verify data --from 2 --devices 2 --part 5/40 --digests one.txt --json all.json; expect_status 0
-    run verify data --from 2 --devices 2 --part 5/40 --digests two.txt --quiet; expect_status 0; expect_silent
+    run verify data --from 2 --devices 2 --part 5/160 --digests one.txt --json all.json; expect_status 0
+    run verify data --from 2 --devices 2 --part 5/160 --digests two.txt --quiet; expect_status 0; expect_silent
     cmp -s one.txt two.txt || complain "not the same twice: $(diff one.txt two.txt | head -n 2)"
     [ "$(grep -cE '^([0-9a-f]{16} ){4} data ' one.txt)" = "$(grep -c '"numbers":' all.json)" ] || complain 'not a line for each case'
     [ "$(cut -d ' ' -f 1 one.txt | sort -u | wc -l)" = "$(wc -l <one.txt)" ] || complain 'two cases have equal numbers'
