@@ -35,7 +35,8 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
                   "itself (docs/checking/dumps.md), or of one file per rank" },
         { "--against", "B", OPTION_STRING, &options->against,
           .help = "compare ACTUAL with another dump B of the same program, and name the first tensor that differs by "
-                  "more than rounding; without GOLDEN only the same bits are the same" },
+                  "more than rounding; without GOLDEN only the same bits are the same, and `check A B` says as "
+                  "much" },
         { "--first", NULL, OPTION_SWITCH, &options->first,
           .help = "stop behind the first wrong tensor, and print that one alone" },
         { "--exact", NULL, OPTION_SWITCH, &options->exact,
@@ -75,7 +76,7 @@ static enum error_code cli_check_parse(struct check_options *options, int argc, 
         { 0 }
     };
     return parse_command(
-        "check", "GOLDEN ACTUAL [options], or [GOLDEN] ACTUAL --against B",
+        "check", "GOLDEN ACTUAL [options], or [GOLDEN] A --against B, or A B",
         "Compare the tensors of another program with a golden file, and name the first wrong one.\n\n"
         "Each tensor is held to its own bound: what rounding in its format does to a one-device model.\n"
         "Each operation is held to one operation's rounding, computed from ACTUAL's own inputs.\n"
@@ -413,9 +414,19 @@ static enum error_code check_two(const struct check_options *options, const stru
     return e;
 }
 
+/* `check A B` with two dumps compares them, as `check A --against B` does. */
+static void take_two_dumps(struct check_options *options)
+{
+    const bool are_dumps = options->against == NULL && options->actual && file_kind_of(options->golden) == FILE_DUMP &&
+                           file_kind_of(options->actual) == FILE_DUMP;
+    if (!are_dumps) return;
+    options->against = options->actual, options->actual = NULL;
+}
+
 /* Without a golden file the only word is ACTUAL. */
 static enum error_code check_words(struct check_options *options, struct error *err)
 {
+    take_two_dumps(options);
     if (options->exact) {
         const enum error_code e = check_exact_options(options, err);
         if (e) return e;

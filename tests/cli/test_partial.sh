@@ -74,7 +74,8 @@ adapter|a folder of adapters, without their model|peft's merge_and_unload"
     run check own.safetensors adapter;  expect_status 1; expect_error 'ACTUAL adapter: is a folder of adapters'
     run train --model own.safetensors --steps 1;  expect_error 'own.safetensors: is a golden file, not the folder of a model: orrery check FILE YOURS'
     run train --model dump --steps 1;  expect_error 'dump: is a dump of a program.s tensors, not the folder of a model: orrery check GOLDEN DUMP'
-    run check dump dump;  expect_status 1; expect_error 'GOLDEN dump: is a folder, a file was expected; for two dumps: orrery check GOLDEN A --against B'
+    run check dump dump;  expect_status 0; expect_out '^OK: [0-9]+ tensors of both, '
+    run check dump own.safetensors;  expect_status 1; expect_error 'GOLDEN dump: is a folder, a file was expected; for two dumps: orrery check GOLDEN A --against B'
 }
 
 # A file of `orrery dump` looks like a golden file.
