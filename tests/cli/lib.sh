@@ -127,14 +127,14 @@ reseal() {                                          # reseal DIR
     printf '%s\n# %s of the lines above\n' "$list" "$(printf '%s\n' "$list" | sha256sum | cut -d' ' -f1)" >"$1/checkpoint.sha256"
 }
 
-# The processors' time of this shell and of all that it has waited for, into `used`.
+# The processors' time of this shell and of all that it has waited for, into `processor_ms`.
 look_at_processors() {
     times >"$root/times"
-    used=$(awk -F '[ms ]' '{ ms += 60000 * ($1 + $4) + 1000 * ($2 + $5) } END { printf "%d", ms }' "$root/times")
+    processor_ms=$(awk -F '[ms ]' '{ ms += 60000 * ($1 + $4) + 1000 * ($2 + $5) } END { printf "%d", ms }' "$root/times")
 }
 
 run_tests() {
-    local test failed=0 root begun used before
+    local test failed=0 root begun processor_ms processor_ms_before
     root=$(mktemp -d)
     trap "rm -rf ${root@Q}" EXIT
     echo "[==========] Running $# test(s)."
@@ -142,12 +142,12 @@ run_tests() {
         echo "[ RUN      ] $test"
         place=$root/$test broken=0 out='' err='' command=''
         mkdir -p "$place/in" && cd "$place/in" || exit 1
-        begun=${EPOCHREALTIME/./}; look_at_processors; before=$used
+        begun=${EPOCHREALTIME/./}; look_at_processors; processor_ms_before=$processor_ms
         "$test"
         cd "$top" || exit 1
         look_at_processors
         if [ $broken -eq 0 ]; then
-            echo "[       OK ] $test ($(((${EPOCHREALTIME/./} - begun) / 1000)) ms, of processors $((used - before)) ms)"
+            echo "[       OK ] $test ($(((${EPOCHREALTIME/./} - begun) / 1000)) ms, of processors $((processor_ms - processor_ms_before)) ms)"
         else
             echo "[  FAILED  ] $test"; failed=$((failed + 1))
         fi
