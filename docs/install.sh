@@ -70,8 +70,8 @@ remove() {
     local line lines
     mapfile -t lines < <(sort -r)                           # what is in a folder comes before the folder
     for line in "${lines[@]}"; do
-        case $line in */) ;; *) rm -f -- "$to/$line" ;; esac
-    done
+        case $line in */) ;; *) printf '%s\0' "$to/$line" ;; esac
+    done | xargs -0 rm -f --
     for line in "${lines[@]}"; do
         case $line in */) [ ! -d "$to/$line" ] || rmdir --ignore-fail-on-non-empty -- "$to/${line#./}" ;; esac
     done

@@ -1,6 +1,5 @@
 # `--arithmetic exact` with sequences that are cut over devices: every scheme of --attention that takes part ends with the bits of one
 # device; the others are refused by name.
-# tier: check
 . "$(dirname "$0")/lib.sh"
 
 exact='--arithmetic exact --seq 20 --batch 2 --steps 2 --seed 7'

@@ -1,6 +1,5 @@
 # Heads of two numbers, with a norm: a query that is nearly zero has a gradient that its rounding decides, and so has all before it.  A
 # right program in bf16 is judged all the same: its gradients are nearer to ours than rounding may move them.
-# tier: check
 . "$(dirname "$0")/lib.sh"
 
 test_right_program() {

@@ -1,5 +1,4 @@
 # `orrery search --planner NAME` of planners by layers: tables from files with published numbers, chosen plans run for real beside one device, what is refused.
-# tier: check
 . "$(dirname "$0")/lib.sh"
 
 # Galvatron's test vector: four layers, an edge of 1.

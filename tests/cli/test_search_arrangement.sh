@@ -1,5 +1,4 @@
 # `orrery search` arranges devices inside an axis: h, w and placement of LoongTrain's rings, W, G, O of Buff's shards.  What it chooses is the best of all by plan, and runs.
-# tier: check
 . "$(dirname "$0")/lib.sh"
 
 # Words and virtual time of the first plan of search.json.
