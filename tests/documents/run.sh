@@ -10,12 +10,14 @@
 here=$(realpath "$(dirname "$0")")
 top=$(realpath "$here/../..")
 program=$(realpath "${ORRERY:-./orrery}")
+launcher=$(command -v "${MPIEXEC:-mpiexec}")
 limit=${LIMIT:-300}                     # seconds for a command
 
-# A page's folder has the tree's files as links, and orrery as a program that ends.
+# A page's folder has the tree's files as links; orrery and mpiexec there are programs that end.
 open_folder() {                         # open_folder FOLDER
     mkdir -p "$1/home" && (cd "$1" && cp -rs "$top"/{golden,tutorials,docs,ref,emulated_devices,README.md,Makefile} . &&
-        printf '#!/bin/sh\nexec timeout -k 5 %s %s "$@"\n' "$limit" "$program" >orrery && chmod +x orrery)
+        printf '#!/bin/sh\nexec timeout -k 5 %s %s "$@"\n' "$limit" "$program" >orrery &&
+        printf '#!/bin/sh\nexec timeout -k 5 %s %s "$@"\n' "$limit" "$launcher" >mpiexec && chmod +x orrery mpiexec)
 }
 
 # The words of exceptions.txt of a kind and a page, as patterns.

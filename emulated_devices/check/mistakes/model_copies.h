@@ -2,7 +2,7 @@
  * copies have added theirs up.  Our model computes them, in fp64, from the golden file's weights and first batch.
  *
  * Copy K of n has the sequences that ranks have by the layout, or a run of them (cuts.h).
- * report/singles.c owns the copies and passes what a diagnosis asks for on to model_copies_fetch.
+ * report/singles.c owns the copies; singles_read.c passes what a diagnosis asks for on to model_copies_fetch.
  */
 #ifndef ORRERY_MODEL_COPIES_H
 #define ORRERY_MODEL_COPIES_H

@@ -1,308 +1,22 @@
-/* singles.c -- gives recompute/ the program's tensors, collects the verdicts, and judges copies rank by rank.
+/* singles.c -- collects the verdicts on single operations, and judges copies rank by rank.
  *
  * ACTUAL is the dump of the program that `orrery check` judges.  A single is one operation's result, judged by the
  * operation's own inputs in ACTUAL (recompute/single.h).
  * emulated_devices/cli/check_judged.c calls singles_check once for a dump, and check_found.c singles_check_copy for
- * results whose copies differ.  singles_find_parts is in singles_find.c and calls singles_check_copy, too.  Files are
- * read each time a tensor is asked for.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY; then `out` is empty, and there
+ * results whose copies differ.  singles_find_parts is in singles_find.c and calls singles_check_copy, too.
+ * singles_read.c reads the tensors.  Errors are ERR_FILE, ERR_FORMAT and ERR_MEMORY; then `out` is empty, and there
  * is nothing to free. */
 #include "emulated_devices/check/report/singles.h"
+#include "emulated_devices/check/report/singles_read.h"
 #include "emulated_devices/check/report/diagnose.h"
 #include "emulated_devices/check/mistakes/explainer.h"
-#include "emulated_devices/check/mistakes/model_copies.h"
 #include "emulated_devices/check/report/holders.h"
 #include "emulated_devices/check/recompute/replay.h"
-#include "ref/numeric/convert.h"
-#include "ref/numeric/finite.h"
 #include "emulated_devices/check/recompute/steps.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Ranks whose copies of a tensor are not the same as the first's. */
-struct apart { char name[SINGLE_NAME]; struct devices on; };
-
-/* These are the ranks whose copies are looked at, and the only result that is recomputed. */
-struct view {
-    const struct devices *over, *last;  /* of assembly_watch */
-    const char *only;                   /* of single_source */
-    bool until_wrong;                   /* nothing behind the first wrong result is recomputed */
-};
-
-/* Notes of the diagnoses that read the copies of these ranks.  Checks keep pointers to `notes`, so entries never
- * move. */
-struct noted { struct devices over, last; struct single_notes *notes; struct noted *next; };
-
-/* All checks of a dump share these: that of all results, and those of single results from other copies. */
-struct shared {
-    struct single_params params;
-    struct single_params stepped;       /* of a dump with adapters: what is trained */
-    struct single_mesh mesh;
-    struct batch_cuts cuts;
-    struct model_copies copies;
-    struct noted *noted;                /* a list, for each set of ranks whose copies are read: they are few */
-};
-
-struct checking {
-    const struct golden *golden;
-    const struct actual *actual;
-    enum dtype format;
-    struct singles *out;
-    enum error_code failed;
-    struct shared *shared;
-    struct view view;
-    struct apart *apart;                /* [aparts] of the tensors read so far, sorted by name */
-    int aparts;
-    bool reads_apart;                   /* since the last result a tensor was read whose copies differ */
-    bool *mixed;                        /* [results] that */
-    const char *optimizer;              /* whose pass is recomputed, if it is a later one */
-    int64_t step;                       /* of the pass, from 0 */
-    struct rounding rounding;
-    struct error *err;
-    bool stop;                          /* view.until_wrong: the first wrong result has been met */
-    bool number_is_wrong;               /* the same: a number is wrong, and the next result says more */
-};
-
-/* ---- reading ----------------------------------------------------------------------------------------------------- */
-
-/* ACTUAL's name of a tensor of the pass that is recomputed.  Recomputation knows names of the first pass only:
- * "act/h.0.ln_1" is "adamw/2/act/h.0.ln_1" in the second, and its weights are those after the step before. */
-struct pass_name { char text[SINGLE_NAME]; };
-static struct pass_name singles_name(const struct checking *checking, const char *name)
-{
-    struct pass_name n;
-    const long long step = (long long)checking->step;
-    const char *const of = checking->optimizer;
-    /* Corrections of routers that no step moves are those of the start. */
-    const bool stays = checking->golden->config.mixture.router.bias_speed == 0 && !param_is_name(name);
-    const bool starts = strncmp(name, "start/", 6) == 0;
-    if (step == 0 || (starts && stays)) snprintf(n.text, sizeof n.text, "%s", name);
-    else if (starts) snprintf(n.text, sizeof n.text, "%s/%lld/weight/%s", of, step, name + 6);
-    else if (strncmp(name, "mask/1/", 7) == 0) snprintf(n.text, sizeof n.text, "mask/%lld/%s", step + 1, name + 7);
-    else snprintf(n.text, sizeof n.text, "%s/%lld/%s", of, step + 1, name);
-    return n;
-}
-
-/* Rows and columns as the comparison counts them: each element of a vector is a row.  The golden file has no
- * activations of later passes, but they have the shapes of the first. */
-static void dims_of(const struct golden *golden, const char *name, struct tensor t, int64_t dim[2])
-{
-    const char *const later = strstr(name, "/act/") ? strstr(name, "/act/") : strstr(name, "/grad/");
-    const struct safetensors_entry *entry = safetensors_find(&golden->file, name);
-    if (entry == NULL && later) entry = safetensors_find(&golden->file, later + 1);
-    const bool vector = entry ? entry->ndim < 2 : tensor_rows(t) == 1 && !adapter_is_name(name);
-    dim[0] = vector ? tensor_cols(t) : tensor_rows(t), dim[1] = vector ? 1 : tensor_cols(t);
-}
-
-/* The place of a tensor among those whose copies differ, or where it would be. */
-static int place_apart(const struct checking *checking, const char *name)
-{
-    int low = 0, high = checking->aparts;
-    while (low < high) {
-        const int middle = low + (high - low) / 2;
-        if (strcmp(checking->apart[middle].name, name) < 0) low = middle + 1;
-        else high = middle;
-    }
-    return low;
-}
-
-static struct apart *find_apart(const struct checking *checking, const char *name)
-{
-    const int at = place_apart(checking, name);
-    return at < checking->aparts && strcmp(checking->apart[at].name, name) == 0 ? &checking->apart[at] : NULL;
-}
-
-/* Add ranks to those whose copies of a tensor differ from the first's.  Tiles of a tensor add to the same entry. */
-static enum error_code note_apart(struct checking *checking, const char *name, const struct devices *on,
-                                  struct error *err)
-{
-    struct apart *known = find_apart(checking, name);
-    if (known == NULL) {
-        const int at = place_apart(checking, name);
-        void *more = realloc(checking->apart, (size_t)(checking->aparts + 1) * sizeof *checking->apart);
-        if (more == NULL) return fail(err, ERR_MEMORY, "no memory for the ranks whose copies of %s differ", name);
-        checking->apart = more, known = &checking->apart[at];
-        memmove(known + 1, known, (size_t)(checking->aparts++ - at) * sizeof *known);
-        *known = (struct apart){ 0 };
-        snprintf(known->name, sizeof known->name, "%s", name);
-    }
-    for (size_t i = 0; i < sizeof on->word / sizeof *on->word; i++) known->on.word[i] |= on->word[i];
-    return OK;
-}
-
-/* The elements that some ranks have; all others are not judged. */
-struct judged { struct interval rows; int64_t cols; const struct devices *by; bool *is; };
-
-/* assembly_make calls this for each run; the rank's elements are marked. */
-static void see_judged(void *context, int group, const struct actual_piece *piece, int64_t at, int64_t length,
-                       const double *values)
-{
-    const struct judged *j = context;
-    (void)group, (void)values;
-    if (devices_have(j->by, piece->file->rank))
-        memset(j->is + at - j->rows.first * j->cols, true, (size_t)length * sizeof *j->is);
-}
-
-/* Elements of other ranks become NaN, which single_source.some leaves out.  A rank's own NaN becomes infinite, so
- * that it is judged. */
-static void leave_out(struct tensor out, struct judged *judged)
-{
-    for (int64_t i = 0; i < tensor_count(out); i++)
-        if (!judged->is[i]) tensor_set(out, i, NAN);
-        else if (isnan(tensor_get(out, i))) tensor_set(out, i, INFINITY);      /* as wrong, and judged */
-    free(judged->is);
-}
-
-/* A name "part/K/NAME" is what the K-th rank of each sum of NAME has; "part/0/NAME": what is no sum.  @return part of
- * assembly_watch, and *name is NAME. */
-static int part_wanted(const char **name)
-{
-    char *end;
-    if (strncmp(*name, "part/", 5) != 0) return 0;
-    const long part = strtol(*name + 5, &end, 10);
-    *name = end + 1;
-    return part == 0 ? ASSEMBLY_NO_SUMS : (int)part;
-}
-
-/* Put a tensor, or some rows of it, together.  Pieces that do not fit, or copies that differ, are reported by the
- * comparison with the golden file.  So ERR_CHECK is no error here. */
-static enum error_code singles_gather(struct checking *checking, const char *name, int part, const int64_t dim[2],
-                                      struct interval rows,
-                                      struct tensor out, enum single_found *found, struct error *err)
-{
-    struct assembly all;
-    struct devices apart = { 0 };
-    struct judged judged = { .rows = rows, .by = checking->view.last, .cols = dim[1] };
-    /* Only the result that is judged leaves elements out; inputs are read whole. */
-    const bool some = judged.by && part == 0 && strcmp(name, checking->view.only) == 0;
-    if (some) judged.is = calloc((size_t)tensor_count(out) + 1, sizeof *judged.is);
-    if (some && judged.is == NULL) return fail(err, ERR_MEMORY, "no memory for the elements of %s", name);
-    const struct assembly_watch watch = { .rows = rows, .over = checking->view.over, .last = checking->view.last,
-                                         .apart = &apart, .part = part,
-                                          .see = some ? see_judged : NULL, .context = &judged };
-    checking->out->read++;
-    enum error_code e = assembly_make(&all, checking->actual, name, dim, out.data, &watch, err);
-    /* A tensor with a hole counts as missing. */
-    *found = !e && all.any && all.missing == 0 ? SINGLE_HAS : SINGLE_HAS_NOT;
-    if (*found == SINGLE_HAS && !all_finite(out.data, tensor_count(out))) *found = SINGLE_NOT_FINITE;
-    if (some) leave_out(out, &judged);
-    checking->reads_apart = checking->reads_apart || all.copies.elements > 0;
-    if (!e && all.copies.elements > 0 && checking->view.only == NULL) e = note_apart(checking, name, &apart, err);
-    return e == ERR_CHECK ? OK : e;
-}
-
-/* recompute/ asks how many ranks have parts of a tensor, and for the parts' absolute values. */
-static enum error_code parts_of(void *context, const char *of, int64_t first, int64_t whole, struct tensor absolute,
-                                int *parts, struct error *err)
-{
-    const struct checking *c = context;
-    const struct pass_name its = singles_name(c, of);
-    const char *const name = its.text;
-    struct assembly all;
-    int64_t dim[2];
-    *parts = actual_parts(c->actual, name);
-    if (*parts == 1 || !tensor_present(absolute)) return OK;
-    dims_of(c->golden, name, absolute, dim);
-    if (whole > 0) dim[0] = whole, dim[1] = tensor_cols(absolute);
-    double *sum = malloc((size_t)tensor_count(absolute) * sizeof *sum + 1);
-    const struct assembly_watch watch = { .absolute = absolute.data,
-                                          .rows = { first, whole > 0 ? tensor_rows(absolute) : 0 } };
-    const enum error_code e = sum ? assembly_make(&all, c->actual, name, dim, sum, &watch, err)
-                                  : fail(err, ERR_MEMORY, "no memory for the parts of %s", name);
-    free(sum);
-    if (!e) *parts = all.parts;
-    return e == ERR_CHECK ? OK : e;
-}
-
-/* Round numbers to fp32 and then to the format: these are the weights that a pass computes with. */
-static void singles_round(const struct checking *checking, struct tensor out)
-{
-    double buffer;
-    for (int64_t i = 0; checking->format != F64 && i < tensor_count(out); i++) {
-        const struct tensor narrow = tensor_1d(&buffer, checking->format, 1);
-        tensor_set(narrow, 0, (float)tensor_get(out, i));
-        tensor_set(out, i, tensor_get(narrow, 0));
-    }
-}
-
-/* After a step a program may show fp32 masters; the next pass computes with them rounded. */
-static bool singles_is_master(const struct checking *checking, const char *of)
-{
-    return checking->step > 0 && strncmp(of, "start/", 6) == 0 && dtype_is_narrow(checking->format);
-}
-
-/* Read a weight of the golden file, or its rows from `first` on.  Rounding to fp32 and then to the format makes the
- * weight that a program starts with. */
-static enum error_code golden_weight(struct checking *checking, const char *name, int64_t first, struct tensor out,
-                                     enum single_found *found, struct error *err)
-{
-    const struct golden *g = checking->golden;
-    const enum error_code e =
-        golden_read_some(g, name, first * tensor_cols(out), tensor_count(out), out.data, err);
-    if (!e) singles_round(checking, out);
-    *found = SINGLE_HAS;
-    checking->out->golden_weights = true;
-    return e;
-}
-
-/* Read a mask of dropout: what the golden file says is kept, as 0 and 1. */
-static enum error_code golden_mask(const struct checking *checking, const char *name, struct interval rows,
-                                   struct tensor out, enum single_found *found, struct error *err)
-{
-    const struct safetensors_entry *entry = safetensors_find(&checking->golden->file, name);
-    /* A mask of another shape belongs to another batch, and counts as missing. */
-    *found = SINGLE_HAS_NOT;
-    if (entry == NULL || entry->count != rows.count * tensor_cols(out)) return OK;
-    const int64_t first = rows.first * tensor_cols(out), count = tensor_count(out);
-    struct safetensors_entry flat = *entry;
-    flat.ndim = 1, flat.dim[0] = entry->count;
-    uint8_t *kept = malloc((size_t)count + 1);
-    const enum error_code e =
-        kept ? safetensors_read_box(&checking->golden->file, &flat, &first, &count, false, U8, kept, err)
-             : fail(err, ERR_MEMORY, "no memory for %s", name);
-    for (int64_t i = 0; !e && i < count; i++) tensor_set(out, i, kept[i]);
-    free(kept);
-    *found = SINGLE_HAS;
-    return e;
-}
-
-/* Names decide who answers: masks the golden file, copies our own model, everything else ACTUAL.  Weights that
- * ACTUAL lacks are the golden file's. */
-static enum error_code singles_fetch(void *context, const char *of, struct tensor out, enum single_found *found,
-                                     struct error *err)
-{
-    struct checking *c = context;
-    const int part = part_wanted(&of);
-    const struct pass_name its = singles_name(c, of);
-    const char *const name = its.text;
-    int64_t dim[2];
-    if (strncmp(name, "mask/", 5) == 0)
-        return golden_mask(c, name, (struct interval){ 0, tensor_rows(out) }, out, found, err);
-    if (strncmp(name, "copy/", 5) == 0) return model_copies_fetch(&c->shared->copies, name, out, found, err);
-    dims_of(c->golden, name, out, dim);
-    const enum error_code e = singles_gather(c, name, part, dim, (struct interval){ 0, 0 }, out, found, err);
-    if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
-    return golden_weight(c, name, 0, out, found, err);
-}
-
-/* Some rows are read as the whole is; recompute/ asks for them in tiles.  Copies of the model are never asked for
- * in rows. */
-static enum error_code fetch_rows(void *context, const char *of, int64_t first, int64_t whole, struct tensor out,
-                                  enum single_found *found, struct error *err)
-{
-    struct checking *c = context;
-    const int part = part_wanted(&of);
-    const struct pass_name its = singles_name(c, of);
-    const char *const name = its.text;
-    if (strncmp(name, "mask/", 5) == 0) return golden_mask(c, name, (struct interval){ first, whole }, out, found, err);
-    const enum error_code e = singles_gather(c, name, part, (int64_t[]){ whole, tensor_cols(out) },
-                                             (struct interval){ first, tensor_rows(out) }, out, found, err);
-    if (!e && singles_is_master(c, of)) singles_round(c, out);
-    if (e || *found != SINGLE_HAS_NOT || strncmp(name, "start/", 6) != 0 || adapter_is_name(name)) return e;
-    return golden_weight(c, name, first, out, found, err);
-}
 
 /* ---- results ----------------------------------------------------------------------------------------------------- */
 
@@ -321,7 +35,7 @@ static void name_factor(const struct checking *checking, struct single_result *r
 static void find_holders(const struct checking *checking, const struct single_result *result, char *out, size_t size)
 {
     int64_t dim[2];
-    dims_of(checking->golden, result->name, tensor_2d(NULL, F64, result->rows, result->cols), dim);
+    singles_dims(checking->golden, result->name, tensor_2d(NULL, F64, result->rows, result->cols), dim);
     const struct interval rows = { result->first_row, result->last_row + 1 - result->first_row },
                           cols = { result->first_col, result->last_col + 1 - result->first_col };
     const bool vector = dim[0] == result->cols && result->rows == 1;
@@ -507,11 +221,12 @@ static enum error_code report_singles_check(const struct golden *golden, const s
                           .shared = shared, .rounding = rounding, .err = err };
     const struct batch_parts parts = batch_parts_of(golden, actual);
     *out = (struct singles){ .format = format };
-    const struct single_source source = { .fetch = singles_fetch, .fetch_rows = fetch_rows, .found = singles_note,
-                                          .parts = parts_of, .part = parts.part, .parts_of_batch = parts.count,
-                                          .parts_are_scaled = parts.scaled, .context = &c, .copies = shared->copies.n,
-                                          .only = view.only, .stop = &c.stop, .explainer = &mistakes_explainer,
-                                          .some = view.last != NULL, .params = &shared->params,
+    const struct single_source source = { .fetch = singles_fetch, .fetch_rows = singles_fetch_rows,
+                                          .found = singles_note, .parts = singles_parts_of, .part = parts.part,
+                                          .parts_of_batch = parts.count, .parts_are_scaled = parts.scaled,
+                                          .context = &c, .copies = shared->copies.n, .only = view.only,
+                                          .stop = &c.stop, .explainer = &mistakes_explainer, .some = view.last != NULL,
+                                          .params = &shared->params,
                                           .notes = notes_of(shared, &view), .cuts = &shared->cuts,
                                           .mesh = shared->mesh, .steps = golden->steps,
                                           .adapters = shared->stepped.spec ? &actual->adapters : NULL,
@@ -640,14 +355,14 @@ static void take_verdict(struct singles *out, int i, const struct copies_of *cop
 static enum error_code judge_copy(struct checking *checking, int i, struct error *err)
 {
     const struct single_result *r = &checking->out->all[i];
-    const struct apart *apart = find_apart(checking, r->name);
+    const struct apart *apart = singles_apart(checking, r->name);
     struct copies_of k = { .of = checking, .rounding = checking->rounding };
     /* A right result without differing copies, or one without a verdict, needs nothing. */
     if (r->verdict != SINGLE_WRONG && (apart == NULL || r->verdict > SINGLE_WRONG)) return OK;
     /* A wrong result that read no differing copies is wrong on all ranks. */
     if (r->verdict == SINGLE_WRONG && !checking->mixed[i]) return OK;
     memcpy(k.name, r->name, sizeof k.name);
-    dims_of(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
+    singles_dims(checking->golden, k.name, tensor_2d(NULL, F64, r->rows, r->cols), k.dim);
     const enum error_code e = judge_each(&k, r->verdict == SINGLE_WRONG
                                                  ? holders_all(checking->actual, k.name, k.dim) : apart->on, err);
     if (!e) take_verdict(checking->out, i, &k);
