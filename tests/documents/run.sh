@@ -34,8 +34,8 @@ is_exception() {                        # is_exception KIND PAGE TEXT
     return 1
 }
 
-# A word in capitals stands for what a reader has: such a command is a form, not a command.
-is_form() { [[ ${1%%  #*} =~ (^|[\ =/:])([A-Z]+([\ :./,]|$)|\.\.\.?(\ |$)) ]]; }
+# A word in capitals stands for what a reader has: such a command is a form, not a command.  README.md is a file.
+is_form() { local text=${1%%  #*}; [[ ${text//README.md/} =~ (^|[\ =/:])([A-Z]+([\ :./,]|$)|\.\.\.?(\ |$)) ]]; }
 
 # A page shows some files: the block whose first line matches the pattern, up to an empty line.
 write_shown_files() {                   # write_shown_files PAGE FOLDER
