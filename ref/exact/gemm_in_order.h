@@ -12,7 +12,7 @@
 
 enum { AS_IS, TRANSPOSED };
 
-/* Of a part of op(B) that is laid out for the loop; so many rows keep their sums from one part to the next. */
+/* The loop lays out so much of op(B) at a time, and keeps the sums of so many rows from one part to the next. */
 enum { IN_ORDER_COLUMNS = 64, IN_ORDER_DEPTH = 256, IN_ORDER_ROWS = 64 };
 
 #if SLICES == 2
