@@ -5,7 +5,7 @@
 
 The rule is written here once more, from that page alone, in Python's integers: an integer m stands for the sum m 2^-100.
 Every matrix product, attention, gradient of a weight, norm and loss of a GPT-2 or a Llama is computed from the inputs
-that the run has stored.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
+that the run has stored; a Mistral without windows is a Llama.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
 used.
 """
 import json
@@ -343,12 +343,12 @@ def names_of(config):
                  "mlp.up": "mlp.c_fc", "mlp.out": "mlp.c_proj"}
         return (config["n_layer"], config["layer_norm_epsilon"], True, "wte.weight", "wpe.weight", "ln_f",
                 lambda i, what: f"h.{i}.{layer[what]}")
-    if config["model_type"] == "llama":
+    if config["model_type"] == "llama" or config["model_type"] == "mistral" and config["sliding_window"] is None:
         layer = {"ln_1": "input_layernorm", "attn.qkv": "self_attn.qkv_proj", "attn.out": "self_attn.o_proj",
                  "ln_2": "post_attention_layernorm", "mlp.up": "mlp.gate_up_proj", "mlp.out": "mlp.down_proj"}
         return (config["num_hidden_layers"], config["rms_norm_eps"], False, "model.embed_tokens.weight", None, "model.norm",
                 lambda i, what: f"model.layers.{i}.{layer[what]}")
-    sys.exit(f"{config['model_type']}: this program knows gpt2 and llama")
+    sys.exit(f"{config['model_type']}: this program knows gpt2, llama, and mistral without windows")
 
 
 def run_pass(one, config, ids, labels):

@@ -118,6 +118,8 @@ SHAPES = {
     "llama-even": dict(L=1, H=4, K=2, D=64, F=32, V=32, S=16, tied=True, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
     "llama-single": dict(L=1, H=4, K=1, D=64, F=32, V=32, S=16, tied=False, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
     "llama-every": dict(L=1, H=4, K=4, D=64, F=16, V=32, S=8, tied=True, batch=2, tokens=8, theta=10000.0, steps=["sgd"]),
+    # A head of more numbers than are laid out at once for a score with exact sums (ref/exact/gemm_in_order.h).
+    "mistral-broad": dict(L=1, H=2, K=1, D=8, A=272, F=12, V=16, S=8, tied=True, batch=1, tokens=7, theta=10000.0, window=None, steps=["sgd"]),
     "qwen3-even": dict(L=1, H=2, K=1, D=64, A=64, F=8, V=16, S=8, tied=True, batch=1, tokens=4, theta=1e6, steps=["sgd"]),
     "gptoss-windows": dict(L=2, H=6, K=3, D=12, A=4, F=7, V=29, S=11, tied=False, batch=3, tokens=7, theta=1e4, E=5, k=2, balance=0.05, z=0.01,
                            kinds="sf", window=3, biased=True, alpha=1.702, limit=2.627,

@@ -87,7 +87,7 @@ static const struct stage_operations stage_operations = {
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0, stage_begin_sums(&trainer->stage[c]);
+    for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
     const enum error_code e = schedule_execute(&trainer->schedule, &trainer->pp, &stage_operations, trainer,
                                                trainer->times, err);
     *loss = 0;
@@ -128,9 +128,7 @@ static enum error_code name_lost(struct trainer *trainer, struct step_result *ou
     return e;
 }
 
-/* Name the first lost sum of all devices where the loss or the norm, which they share, is not finite. */
-static enum error_code share_lost_sums(struct trainer *trainer, double losses, struct step_result *out,
-                                       struct error *err)
+enum error_code trainer_share_lost(struct trainer *trainer, double losses, struct step_result *out, struct error *err)
 {
     out->lost = (struct lost_sum){ .order = INFINITY };
     if (!trainer->device->exact) return OK;
@@ -169,7 +167,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     routers_name_lost(trainer, sums.lost, out);
     out->loss = sums.loss / (double)(trainer->labels ? trainer->labels : 1) + routers;
     out->norm = sqrt(sums.squares) / out->loss_scale;
-    return e ? e : share_lost_sums(trainer, sums.loss, out, err);
+    return e ? e : trainer_share_lost(trainer, sums.loss, out, err);
 }
 
 static enum error_code gradients(struct trainer *trainer, struct step_result *out, struct error *err)
@@ -203,6 +201,7 @@ enum error_code trainer_gradients(struct trainer *trainer, struct step_result *o
 {
     enum error_code e = trainer->section ? sections_gradients(trainer, out, err) : trainer_take_batch(trainer, err);
     if (trainer->section) return e;
+    for (int c = 0; c < trainer->plan.chunks; c++) stage_begin_sums(&trainer->stage[c]);
     if (!e) e = draws(trainer) ? zeroth_losses(trainer, out, err) : infers(trainer) ? only_loss(trainer, out, err)
         : gradients(trainer, out, err);
     /* Inside a step devices cannot agree on an error: others wait for messages. */

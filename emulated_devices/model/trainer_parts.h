@@ -51,6 +51,10 @@ enum error_code trainer_reduce(struct trainer *, struct error *);
 /* Step the weights, with all gradients multiplied by a scale. */
 enum error_code trainer_step(struct trainer *, double gradient_scale, struct error *);
 
+/* Name the first exact sum that any device has lost in this step, where the loss or the norm, which they share, is not
+ * finite.  losses: the sum over all tokens, which must fit, too.  All devices call it. */
+enum error_code trainer_share_lost(struct trainer *, double losses, struct step_result *, struct error *);
+
 /* Read the step's batch and hand each stage its tokens.  Every device computes the whole batch. */
 enum error_code trainer_take_batch(struct trainer *, struct error *);
 

@@ -2,7 +2,9 @@
  * ranks together; model/trainer_open.c opens and model/trainer_cost.c predicts.  Each device may compute both sides
  * or one side.  Errors of passes and messages are passed on. */
 #include "emulated_devices/model/zeroth.h"
+#include "emulated_devices/model/trainer_parts.h"
 #include "ref/model/mezo.h"
+#include <math.h>
 
 /* ---- groups ------------------------------------------------------------------------------------------------------ */
 
@@ -49,7 +51,7 @@ enum error_code zeroth_losses(struct trainer *trainer, struct step_result *out, 
     out->loss = (out->side[0] + out->side[1]) / 2;
     out->slope = mezo_slope(out->side, eps);
     out->loss_scale = 1;
-    return e;
+    return e ? e : trainer_share_lost(trainer, fmax(sums[0], sums[1]), out, err);
 }
 
 struct account zeroth_cost(const struct trainer *trainer)

@@ -115,8 +115,8 @@ struct facts {
     X(experts_apart,           "--dispatch alltoall")                                               \
     X(exact,                   "--arithmetic exact")                                                \
     X(adds_by_layout,          "--tensor of a plug-in")                                             \
-    X(adds_choices,            "--dispatch tutel --etp")                                            \
-    X(cuts_attention,          "--attention tokenring-narrow in 16 bits")                 \
+    X(adds_choices,            "--dispatch of a plug-in")                                           \
+    X(cuts_attention,          "--attention of a plug-in")                                          \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
     X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \

@@ -690,14 +690,12 @@ static bool adds_by_layout(const struct facts *facts, struct typed *typed)
            features_say(typed, "--tensor %s", facts->plan->tensor);
 }
 
-/* Such a scheme returns rows of several choices of a token, or results of slices of an expert, as their sum. */
+/* Such a scheme returns rows of several choices of a token as their sum. */
 static bool adds_choices(const struct facts *facts, struct typed *typed)
 {
     const struct expert_scheme *s;
-    const bool sliced = plan_etp(facts->plan) > 1;
-    return plan_cuts_experts(facts->plan) && !expert_scheme_find(&s, facts->plan->dispatch, NULL) &&
-           (!s->exact || (sliced && s->adds_slices)) &&
-           features_say(typed, "--dispatch %s%s", facts->plan->dispatch, s->exact ? " with --etp" : "");
+    return plan_cuts_experts(facts->plan) && !expert_scheme_find(&s, facts->plan->dispatch, NULL) && !s->exact &&
+           features_say(typed, "--dispatch %s", facts->plan->dispatch);
 }
 
 /* Results of a query are merged from several devices after they are rounded, or in another order on one. */
@@ -705,8 +703,7 @@ static bool cuts_attention(const struct facts *facts, struct typed *typed)
 {
     const struct attention_scheme *s;
     return !attention_scheme_find(&s, facts->plan->attention, NULL) &&
-           (!s->exact || (s->sends_narrow && dtype_is_narrow(facts->plan->dtype))) &&
-           (cp(facts, NULL) || s->head.equality != PERMUTES) &&
+           !s->exact && (cp(facts, NULL) || s->head.equality != PERMUTES) &&
            features_say(typed, "--attention %s", facts->plan->attention);
 }
 

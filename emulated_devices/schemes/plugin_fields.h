@@ -68,7 +68,7 @@
     F(attention_call, out) F(attention_call, d_qkv) F(attention_call, d_out) F(attention_call, d_sinks)                \
     F(attention_call, kept) F(attention_scheme, head) F(attention_scheme, cuts_streams)                                \
     F(attention_scheme, takes_prefix) F(attention_scheme, splits) F(attention_scheme, windows)                         \
-    F(attention_scheme, exact) F(attention_scheme, sends_narrow) F(attention_scheme, refuses)                          \
+    F(attention_scheme, exact) F(attention_scheme, refuses)                          \
     F(attention_scheme, plans_steps) F(attention_scheme, chooses_micros) F(attention_scheme, steps_part)               \
     F(attention_scheme, parts) F(attention_scheme, cut) F(attention_scheme, plan) F(attention_scheme, open)            \
     F(attention_scheme, slots) F(attention_scheme, exchanged) F(attention_scheme, reads_input)                         \
@@ -91,7 +91,7 @@
     F(mixture_call, routing) F(mixture_call, first) F(mixture_call, phases) F(mixture_call, body)                      \
     F(mixture_call, x) F(mixture_call, y) F(mixture_call, weights) F(mixture_call, experts) F(mixture_call, dx)        \
     F(mixture_call, dy) F(mixture_call, d_weights) F(mixture_call, kept) F(mixture_call, left)                         \
-    F(expert_scheme, head) F(expert_scheme, exact) F(expert_scheme, adds_slices) F(expert_scheme, cuts_experts)        \
+    F(expert_scheme, head) F(expert_scheme, exact) F(expert_scheme, cuts_experts)        \
     F(expert_scheme, turns) F(expert_scheme, predicts) F(expert_scheme, refuses) F(expert_scheme, open)                \
     F(expert_scheme, close) F(expert_scheme, step) F(expert_scheme, weighs_there) F(expert_scheme, told)               \
     F(expert_scheme, tell) F(expert_scheme, hops) F(expert_scheme, hop) F(expert_scheme, has_degrees)                  \

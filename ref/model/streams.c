@@ -8,8 +8,10 @@
  *
  * The prefix is a part of the keys like any other: attention to it alone is merged with that to the tokens.
  */
+#include "ref/exact/unrounded.h"
 #include "ref/model/params.h"
 #include "ref/model/transformer_parts.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
 
 /* ---- prefixes ---------------------------------------------------------------------------------------------------- */
@@ -66,14 +68,21 @@ void prefix_backward(struct transformer *model, int layer)
     const struct tensor delta = model->prefix_lse;
     /* delta [rows,H] = dO . O, which backward of attention subtracts; prefix_lse is free to hold it. */
     model->ops->attention_delta(by_head(model, delta), model->d_attention, a->att, attention_of(model, layer));
+    /* With exact sums what d_qkv has so far is a term of the sum, which rounds once more. */
+    const bool exact = model->config.exact != SUMS_ROUND;
+    const struct tensor d_qkv = exact ? model->prefix_sums : model->d_qkv;
+    if (exact) tensor_convert(d_qkv, model->d_qkv);
     /* Adds to d_qkv the queries' gradients, and to G(PREFIX) those of the stream's keys and values. */
     for (int64_t i = 0; i < model->config.streams.P * model->B; i++)
-        model->ops->attention_part_backward(streams_rows_of(model->d_qkv, i * S, S),
+        model->ops->attention_part_backward(streams_rows_of(d_qkv, i * S, S),
                                             streams_rows_of(G(PREFIX), i / model->B * T, T),
                                             streams_rows_of(model->d_attention, i * S, S),
                                             streams_rows_of(delta, i * S, S),
                                             streams_rows_of(a->lse, i * S, S), streams_rows_of(a->qkv, i * S, S),
                                             streams_rows_of(W(PREFIX), i / model->B * T, T), p.tokens, p.prefix, p.a);
+    if (!exact) return;
+    tensor_convert(model->d_qkv, d_qkv);
+    unrounded_note(model->d_qkv, d_qkv);
 }
 
 /* ---- the mean ---------------------------------------------------------------------------------------------------- */

@@ -70,7 +70,8 @@ static void drop_buffers(struct transformer *model)
                                        &model->branch,
                                    &model->rotary,   &model->d_gate,    &model->d_shared, &model->d_shared_up,
                                        &model->d_shared_act,
-                                   &model->prefix_at, &model->prefix_out, &model->prefix_lse, &model->beside,
+                                   &model->prefix_at, &model->prefix_out, &model->prefix_lse, &model->prefix_sums,
+                                       &model->beside,
                                    &model->mean_up,  &model->mean_act, &model->stream_logits, &model->stream_weights,
                                        &model->mean,
                                    &model->local_rotary, &model->capped,
@@ -233,6 +234,7 @@ static bool make_streams(struct transformer *model, int64_t M, int64_t N, int64_
     const enum dtype t = model->ops->dtype, few = dtype_wide(t);
     const int64_t P = c->streams.P, keys = c->streams.prefix + S;
     if (STREAMS(c) == 1) return true;
+    if (c->exact && !transformer_make(&model->prefix_sums, EXACT, M, tensor_cols(model->d_qkv))) return false;
     const bool ok = transformer_make(&model->prefix_at, I32, keys, 0)
         && transformer_make(&model->prefix_out, t, M, heads_width(c)) &&
                     transformer_make(&model->prefix_lse, few, M, c->H)

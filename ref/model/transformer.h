@@ -100,6 +100,7 @@ struct transformer {
     struct tensor d_qkv, d_attention, d_up, d_act;      /* the shapes of qkv, att, up, act */
     struct tensor prefix_at;                    /* of parallel streams: I32 [prefix + S] 0, 1, ... */
     struct tensor prefix_out, prefix_lse;       /* attention to the prefixes alone: the shapes of att and lse */
+    struct tensor prefix_sums;                  /* with exact sums: d_qkv while gradients are added to it */
     struct tensor beside, mean_up, mean_act, stream_logits, stream_weights, mean;      /* streams.c: [N,DP], [N,D],
                                                  * [N,D], [N,P], [N,P], [N,D], N = B S; other rows are P N */
     struct tensor d_norm, d_shortcut;           /* of a parallel block, or with a shortcut: [N,D]; [N,D] */

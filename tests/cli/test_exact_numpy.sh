@@ -31,6 +31,7 @@ test_llama() {
     agrees llama-even --dp 2 --tp 2
     agrees llama-even --cp 3 --attention tokenring
     agrees llama-grouped --dtype fp16 --pp 3 --micro 3
+    agrees mistral-broad --cp 2
 }
 
 test_two_slices() {
@@ -38,6 +39,7 @@ test_two_slices() {
     rule=exact2
     agrees gpt2-even --dp 2 --tp 2
     agrees llama-grouped --dtype bf16 --cp 2
+    agrees mistral-broad
     rule=exact
 }
 

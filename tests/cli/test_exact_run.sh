@@ -47,6 +47,8 @@ test_beyond() {
         grep -A4 '"diverged"' j | grep -q '"exact_sum":	"h.0.attn.qkv"' || complain "$more: j does not name the sum"
         grep -A4 '"diverged"' j | grep -q '"beyond":	true' || complain "$more: j does not say why"
     done
+    run train --arithmetic exact --model tiny --seq 20 --batch 4 --steps 2 --optimizer mezo --mezo-eps 1e6 --dp 2 --perturb 2
+    expect_status 3; expect_error 'step 1: h.0.attn.qkv: an exact sum is beyond the bits there are'
 }
 
 # What no number can be is divergence, as in ordinary arithmetic; the first sum is named, too.

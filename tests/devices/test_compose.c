@@ -64,16 +64,26 @@ static char several_file[4096];
 
 enum { ALL = 1u << PARAMETERS | 1u << GRADIENTS | 1u << OPTIMIZER };
 
-/* A tensor scheme as a plug-in may have it: partial sums round before they are added. */
+/* Schemes as plug-ins may have them: partial sums round before they are added. */
 static struct tensor_scheme rounding;
+static struct attention_scheme rounding_ring;
+static struct expert_scheme rounding_rows;
 
 static void add_rounding(void)
 {
     struct error err;
     const struct tensor_scheme *one;
+    const struct attention_scheme *ring;
+    const struct expert_scheme *rows;
     assert_int_equal(tensor_scheme_find(&one, "1d", &err), OK);
     rounding = *one, rounding.head.name = "rounding", rounding.exact = false;
     assert_int_equal(scheme_add(&rounding.head, &err), OK);
+    assert_int_equal(attention_scheme_find(&ring, "ring", &err), OK);
+    rounding_ring = *ring, rounding_ring.head.name = "rounding-ring", rounding_ring.exact = false;
+    assert_int_equal(scheme_add(&rounding_ring.head, &err), OK);
+    assert_int_equal(expert_scheme_find(&rows, "alltoall", &err), OK);
+    rounding_rows = *rows, rounding_rows.head.name = "rounding-rows", rounding_rows.exact = false;
+    assert_int_equal(scheme_add(&rounding_rows.head, &err), OK);
 }
 
 /* Make a plan have a feature, with as little else as can be. */
@@ -116,8 +126,8 @@ static void take(struct plan *p, enum feature f)
     case HAS_wide_vocabulary: p->model.V = 600000; break;
     case HAS_many_tokens: p->B = 1 << 24; break;
     case HAS_adds_by_layout: split(p, TP, 2), p->tensor = rounding.head.name; break;
-    case HAS_cuts_attention: case_take_context(p, 2, "tokenring-narrow"), p->dtype = BF16; break;
-    case HAS_adds_choices: take(p, HAS_mixture), p->etp = 2, p->dispatch = "tutel"; break;
+    case HAS_cuts_attention: case_take_context(p, 2, rounding_ring.head.name); break;
+    case HAS_adds_choices: take(p, HAS_mixture), p->etp = 2, p->dispatch = rounding_rows.head.name; break;
     case HAS_balance_of_microbatch:
         case_take_mixtral(p);
         p->model.mixture.balance.over = OVER_MICROBATCH;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Which faults does `orrery train --check ref` find in ordinary arithmetic, and which with exact sums?  Usage: modes.sh BUILD_DIR NAME...
+# Which faults does `orrery train --check ref` find in each arithmetic?  Usage: modes.sh BUILD_DIR NAME...
 #
 # `make faults-modes FAULTS='dp-* loss-*'` calls this with the same variables as run.sh, which builds each fault and runs the checks here in place
-# of the fault's own: each layout below in both arithmetics.  It prints a line for each fault and the counts (docs/checking/faults.md).
+# of the fault's own: each layout below in each arithmetic.  It prints a line for each fault and the counts (docs/checking/faults.md).
 # Exit status: 0, or 3 if a fault could not be built or a layout fails on the tree as it is.
 set -u
 build=$1; shift
@@ -16,14 +16,16 @@ layouts=(
     '--model mixtral-tiny --balance-over batch --seq 20 --batch 4 --steps 2 --dp 2 --ep 2'
 )
 
+arithmetics=(ordinary exact exact2)
+
 names=()
 for file in $(for glob in "$@"; do (cd "$from" && ls $glob.fault 2>/dev/null); done | sort -u); do
     names+=("${file%.fault}")
     grep -vE '^(caught by|says|quick): ' "$from/$file" >"$place/$file"
     echo >>"$place/$file"
     for layout in "${layouts[@]}"; do
-        for words in '' '--arithmetic exact '; do
-            printf 'caught by: orrery train %s%s --check ref\nsays: .\n' "$words" "$layout" >>"$place/$file"
+        for rule in "${arithmetics[@]}"; do
+            printf 'caught by: orrery train --arithmetic %s %s --check ref\nsays: .\n' "$rule" "$layout" >>"$place/$file"
         done
     done
 done
@@ -31,17 +33,19 @@ done
 FAULT_DIR=$place bash tests/faults/run.sh "$build" "${names[@]}" >"$place/log" 2>&1
 if grep -q 'fails on the tree as it is' "$place/log"; then cat "$place/log"; exit 3; fi
 
-# The checks of a fault stand in the order of its file: a line of ordinary arithmetic, then the same layout with exact sums.
+# The checks of a fault stand in the order of its file: each layout has a line for each arithmetic.
 for name in "${names[@]}"; do
-    awk -F '\t' -v name="$name" '
+    awk -F '\t' -v name="$name" -v rules="${arithmetics[*]}" '
+        BEGIN { rules_n = split(rules, rule, " ") }
         $1 == "broken" { broken = $4 }
-        $1 != "survived" { if (NR % 2) plain = 1; else exact = 1 }
-        END { print name "\t" (broken != "" ? "broken: " broken : plain && exact ? "both" : exact ? "exact only" : plain ? "ordinary only" : "neither") }
+        $1 != "survived" { found[(NR - 1) % rules_n + 1] = 1 }
+        END {
+            for (i = 1; i <= rules_n; i++) if (i in found) who = who (who == "" ? "" : ", ") rule[i]
+            print name "\t" (broken != "" ? "broken: " broken : who != "" ? who : "none")
+        }
     ' "$build/faults/$name/result"
 done >"$place/found"
 expand -t 44 "$place/found"
 echo
-for what in both 'exact only' 'ordinary only' neither; do
-    printf '%4d  %s\n' "$(grep -c "$tab$what\$" "$place/found")" "$what"
-done
+cut -f 2 "$place/found" | sort | uniq -c | sort -rn
 if grep -q "${tab}broken" "$place/found"; then exit 3; fi

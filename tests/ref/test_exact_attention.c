@@ -197,18 +197,25 @@ static void check_head(const struct call *c, const struct rule r[], int64_t b, i
 
 static const struct attention small = { .S = 71, .H = 4, .K = 2, .A = 5, .scale = 0.7 };
 
-static void test_as_integers_of_128_bits(void **state)
+static void must_be_the_rule(struct attention a, int64_t B)
 {
-    struct call c = call_of(F32, small, 2, 1);
-    (void)state;
+    struct call c = call_of(F32, a, B, 1);
     call_run(ops_exact(F32, rule_now), &c);
     for (int64_t b = 0; b < c.B; b++)
-        for (int64_t kv = 0; kv < small.K; kv++) {
+        for (int64_t kv = 0; kv < a.K; kv++) {
             struct rule r[2] = { rule_head(&c, b, 2 * kv), rule_head(&c, b, 2 * kv + 1) };
             check_head(&c, r, b, kv);
             rule_free(&r[0]), rule_free(&r[1]);
         }
     call_free(&c);
+}
+
+/* A head of 600 numbers has more terms in a score than are laid out at once. */
+static void test_as_integers_of_128_bits(void **state)
+{
+    const struct attention wide = { .S = 19, .H = 2, .K = 1, .A = 600, .scale = 0.041 };
+    (void)state;
+    must_be_the_rule(small, 2), must_be_the_rule(wide, 1);
 }
 
 /* Some rows of each sequence, by their positions. */

@@ -35,6 +35,7 @@ static void enter_node(struct forecast *forecast, const struct node *node, enum 
     case OP_ATTENTION:
     case OP_SINK_ATTENTION: forecast_exact_copies(forecast, pass, N); break;
     case OP_PREFIXED_ATTENTION:
+        forecast_exact_copies(forecast, pass, N);
         if (pass == WEIGHT_PASS) forecast_copies(forecast, tensor_count(prefix_shape(&seams->cp, F32)));
         break;
     case OP_MIXTURE:   enter_mixture(forecast, pass, seams, N); break;

@@ -146,12 +146,10 @@ static struct expert_terms run_experts_terms(const struct node_call *call, const
 {
     struct expert_parallel *const ep = &call->stage->seams->ep;
     const bool moves = ep->scheme->cuts_experts;
-    const int64_t here = tensor_rows_at(call->stage->tp, STREAM, call->micro->N).count * run_experts_config(call)->k;
+    struct group *const group = moves ? experts_row_group(ep, ep->routing) : call->stage->tp->group;
     return (struct expert_terms){
-        .group = moves ? experts_row_group(ep, ep->routing) : call->stage->tp->group, .device = call->stage->device,
-        .allreduce = call->stage->tp->allreduce, .counts = rows->counts,
-        .experts = ep->routing->experts, .rows = moves ? ep->routing->received : here,
-        .clears = moves && ep->slice > 0
+        .group = group, .device = call->stage->device, .allreduce = call->stage->tp->allreduce,
+        .counts = rows->counts, .experts = ep->routing->experts, .clears = moves && group->rank > 0
     };
 }
 
@@ -188,7 +186,10 @@ static enum error_code run_experts_product(const struct node_call *call, enum pr
 {
     struct expert_matrix *list;
     if (!adds_over_columns(call, pass, rows, param)) return run_mixture_multiply(call, pass, rows, param, Y, X), OK;
-    const struct expert_terms terms = run_experts_terms(call, rows);
+    struct expert_terms terms = run_experts_terms(call, rows);
+    /* Rows that were sent here are all there; with all experts here, some choices may be of none. */
+    terms.rows = call->stage->seams->ep.scheme->cuts_experts ? tensor_rows(Y)
+        : tensor_rows_at(call->stage->tp, STREAM, call->micro->N).count * run_experts_config(call)->k;
     enum error_code e = list_matrices(call, pass, rows, param, &list, err);
     if (!e && pass == PRODUCT_FORWARD) e = expert_terms_forward(&terms, list, Y, X, err);
     else if (!e && pass == PRODUCT_INPUT) e = expert_terms_input(&terms, list, X, Y, err);

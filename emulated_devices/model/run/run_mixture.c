@@ -64,9 +64,11 @@ static void enter_pass(const struct node_call *call, enum tensor_pass pass)
     struct forecast f = { .tp = call->stage->tp };
     if (ep->scheme->cost) ep->scheme->cost(&f, ep, pass);
     /* Sums over F on devices along tp are in link_cost.c. */
-    if (ep->scheme->cuts_experts)
-        forecast_expert_terms(&f, experts_row_group(ep, ep->routing), ep->routing->experts.count, ep->routing->received,
-                              pass);
+    const struct expert_routing *const r = ep->routing;
+    const int parts = r->part ? r->parts : 1;
+    for (int i = 0; i < parts && ep->scheme->cuts_experts; i++)
+        forecast_expert_terms(&f, experts_row_group(ep, r), r->experts.count,
+                              r->part ? r->part[i].received : r->received, pass);
     account_add(&call->stage->dispatched, f.sum, 1);
 }
 

@@ -165,6 +165,24 @@ enum error_code node_prefixed_forward(const struct node_call *call, struct error
     return e;
 }
 
+/* Where gradients of the queries add up: d_qkv, or with exact sums a copy of it as sums. */
+static struct tensor open_sums(struct prefixed *prefixed, struct tensor d_qkv)
+{
+    if (!prefixed->device->exact) return d_qkv;
+    struct tensor sums = d_qkv;
+    sums.dtype = EXACT;
+    sums.data = device_tensor_in(prefixed->device, BUFFERS, EXACT, tensor_count(d_qkv)).data;
+    if (sums.data) dev_round(prefixed->device, sums, d_qkv);
+    return sums;
+}
+
+static void close_sums(struct prefixed *prefixed, struct tensor d_qkv, struct tensor sums)
+{
+    if (sums.data == d_qkv.data) return;
+    dev_round(prefixed->device, d_qkv, sums);
+    device_free(prefixed->device, sums);
+}
+
 /* Adds to the gradient of the queries; the gradient of keys and values waits for the pass for the weights. */
 static enum error_code prefix_input(struct prefixed *prefixed, struct error *err)
 {
@@ -173,17 +191,22 @@ static enum error_code prefix_input(struct prefixed *prefixed, struct error *err
                         qkv = node_buffer(prefixed->call, n->x[0]), d_out = node_buffer(prefixed->call, n->dy),
                         d_qkv = node_buffer(prefixed->call, n->dx[0]),
                             d_keys = node_buffer(prefixed->call, n->gradient[0]);
-    struct tensor delta = lse;
+    struct tensor delta = lse, sums = open_sums(prefixed, d_qkv);
     delta.data = device_tensor_in(prefixed->device, BUFFERS, lse.dtype, tensor_count(lse)).data;
-    if (delta.data == NULL) return fail(err, ERR_MEMORY, "no memory for the gradient of attention to prefixes");
+    if (delta.data == NULL || sums.data == NULL) {
+        if (sums.data != d_qkv.data) device_free(prefixed->device, sums);
+        device_free(prefixed->device, delta);
+        return fail(err, ERR_MEMORY, "no memory for the gradient of attention to prefixes");
+    }
     dev_attention_delta(prefixed->device, by_head(prefixed, delta), d_out, out, node_attention(prefixed->call));
     for (int64_t i = 0; i < prefixed->streams.count * prefixed->sequences; i++)
-        dev_attention_part_backward(prefixed->device, of_sequence(prefixed, d_qkv, i), of_stream(prefixed, d_keys, i),
+        dev_attention_part_backward(prefixed->device, of_sequence(prefixed, sums, i), of_stream(prefixed, d_keys, i),
                                     of_sequence(prefixed, d_out, i), of_sequence(prefixed, delta, i),
                                     of_sequence(prefixed, lse, i),
                                     of_sequence(prefixed, qkv, i), of_stream(prefixed, prefixed->keys, i),
                                     tokens_at(prefixed), prefix_at(prefixed),
                                     attention_of_pairs(prefixed->shape, run_streams_pairs(prefixed)));
+    close_sums(prefixed, d_qkv, sums);
     device_free(prefixed->device, delta);
     return OK;
 }

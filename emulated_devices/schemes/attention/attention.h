@@ -67,7 +67,6 @@ struct attention_scheme {
     bool splits, windows;               /* whether it reads heads and context_first of a split; window */
     bool exact;                         /* with exact sums its results have the bits of one device's: a query's sums are
                                          * finished before they round, with the top of all of its keys */
-    bool sends_narrow;                  /* in 16 bits it rounds results before they are merged, which is not exact */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
     const char *(*refuses)(const struct context_parallel *, const struct model_config *);
     bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those

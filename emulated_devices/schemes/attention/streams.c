@@ -162,5 +162,5 @@ const struct attention_scheme attention_scheme_streams = {
               .volume = "where streams are weighed: q (T - T/n) D elements of q of P streams, each way",
               .memory = "log-sum-exp: H numbers a token and stream",
               .needs = "a model with P parallel streams, --cp n <= P" },
-    .refuses = streams_refuses, .cuts_streams = true, WHOLE_SEQUENCES,
+    .exact = true, .refuses = streams_refuses, .cuts_streams = true, WHOLE_SEQUENCES,
 };

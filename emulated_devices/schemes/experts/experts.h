@@ -173,7 +173,6 @@ struct expert_scheme {
     struct scheme head;                 /* name, description, source; first, for casts */
     bool exact;                         /* results of a row are added without rounding where a device computes exactly:
                                          * the same bits as without messages */
-    bool adds_slices;                   /* but it adds results of an expert's slices of F as rounded numbers */
     bool cuts_experts;                  /* a device has some experts, whole; else all of them, cut over tp */
     bool turns;                         /* with as many rows for each expert on every device, and as many experts on
                                          * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */

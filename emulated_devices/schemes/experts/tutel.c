@@ -18,7 +18,8 @@
  * Sends    counts to all W devices; rows as alltoall --etp r; slices of weights forward and again backward, their
  *          gradients back: each time (g-1)/g of what a group of g gathers
  * Memory   dispatch.h, a row a choice; in a pass the gathered slices; with parts, results of a part beside all rows
- * Equals   reassociates: sums over slices, and gradients over the devices that gather
+ * Equals   reassociates: sums over slices, and gradients over the devices that gather.  With exact sums the slices that
+ *          a device has gathered are joined, and devices with other slices add before they round (expert_terms.h)
  *
  * Called by: model/run/run_mixture.c, through dispatch.c.  Errors: ERR_MEMORY, ERR_COMM of a collective over the
  * slices.
@@ -288,14 +289,89 @@ static enum error_code tutel_end(struct mixture_call *mixture_call, enum tensor_
 
 /* ---- passes of the experts, slice by slice ----------------------------------------------------------------------- */
 
+/* With exact sums a device's slices of the same experts are one before they are multiplied, so that each sum over
+ * their columns rounds once.  `all` has each expert's two matrices, joined. */
+struct joined { struct held held; struct tensor all; };
+
+/* Return how many members have slices that are computed as one. */
+static int tutel_together(const struct expert_parallel *ep)
+{
+    const int members = gather_group(ep)->size;
+    return !ep->tp->device->exact ? 1 : ep->routing->degree == 0 ? ep->slices : members;
+}
+
+/* Return the columns that members i .. i + together - 1 have of the same experts. */
+static struct held held_together(const struct expert_parallel *ep, int i)
+{
+    struct held h = held_by(ep, i);
+    h.columns.count = interval_end(held_by(ep, i + tutel_together(ep) - 1).columns) - h.columns.first;
+    return h;
+}
+
+/* Expert e's matrix [2 F', D], its gates first, or [D, F'], in `all`. */
+static struct tensor joined_matrix(const struct joined *j, int64_t e, int matrix, int64_t D)
+{
+    const int64_t F = j->held.columns.count, at = (e - j->held.experts.first) * 3 * F * D + (matrix ? 2 * F * D : 0);
+    return tensor_2d((char *)j->all.data + at * (int64_t)dtype_size(j->all.dtype), j->all.dtype, matrix ? D : 2 * F,
+                     matrix ? F : D);
+}
+
+/* Copy between a slice's two matrices, whose columns begin at `first` of the joined ones, and these. */
+static void copy_slice(struct device *d, const struct tensor joined[2], const struct tensor slice[2], int64_t first,
+                       bool back)
+{
+    const uint64_t size = dtype_size(slice[0].dtype), f = (uint64_t)tensor_cols(slice[1]),
+                   F = (uint64_t)tensor_cols(joined[1]), D = (uint64_t)tensor_rows(slice[1]);
+    /* Two bundles of rows, gates and others; then D bundles of columns. */
+    for (int matrix = 0; matrix < 2; matrix++) {
+        const uint64_t each = size * (matrix ? 1 : D), pitch = F * each, width = f * each;
+        char *const to = (char *)joined[matrix].data + (uint64_t)first * each, *const from = slice[matrix].data;
+        device_copy_rows(d, back ? from : to, back ? width : pitch, back ? to : from, back ? pitch : width, width,
+                         matrix ? (int64_t)D : 2);
+    }
+}
+
+/* Copy all slices of members i .. into the joined matrices, or back. */
+static void copy_slices(struct moved_experts *gathered, const struct expert_parallel *ep, int i,
+                        const struct joined *j, bool back)
+{
+    const int64_t E = ep->tp->config->mixture.E, D = ep->tp->config->D;
+    for (int s = i; s < i + tutel_together(ep); s++) {
+        const int64_t first = held_by(ep, s).columns.first - j->held.columns.first;
+        take_slice(gathered, ep, s);
+        for (int64_t e = j->held.experts.first; e < interval_end(j->held.experts); e++)
+            copy_slice(ep->tp->device, (struct tensor[]){ joined_matrix(j, e, 0, D), joined_matrix(j, e, 1, D) },
+                       (struct tensor[]){ gathered->matrix[e], gathered->matrix[E + e] }, first, back);
+    }
+    dev_charge(ep->tp->device, "join slices of experts", j->all, 2, 0);
+}
+
+/* The matrices of members i .., for the body: slices as they are, or joined.  The caller frees j->all. */
+static enum error_code tutel_take(struct joined *j, struct moved_experts *gathered, const struct expert_parallel *ep,
+                                  int i, struct error *err)
+{
+    const int64_t E = ep->tp->config->mixture.E, D = ep->tp->config->D;
+    *j = (struct joined){ .held = held_together(ep, i) };
+    if (tutel_together(ep) == 1) return take_slice(gathered, ep, i), OK;
+    j->all = device_tensor_in(ep->tp->device, BUFFERS, gathered->all.dtype,
+                              j->held.experts.count * 3 * j->held.columns.count * D);
+    if (j->all.data == NULL) return fail(err, ERR_MEMORY, "no memory to join slices of experts");
+    copy_slices(gathered, ep, i, j, false);
+    for (int64_t e = j->held.experts.first; e < interval_end(j->held.experts); e++)
+        gathered->matrix[e] = joined_matrix(j, e, 0, D), gathered->matrix[E + e] = joined_matrix(j, e, 1, D);
+    return OK;
+}
+
 /* The rows that a member's slice computes, and their columns of up and act. */
 struct share { struct interval rows, columns; int32_t *counts; bool first; };
 
-/* Set what a member's slice computes.  @return whether there is anything to compute. */
+/* Set what the slices of members i .. compute.  @return whether there is anything to compute: devices that add up
+ * exact sums do that together, also without rows. */
 static bool tutel_share_of(struct share *share, const struct mixture_call *call, int i, int32_t *counts)
 {
     const struct expert_routing *r = call->ep->routing;
-    const struct held h = held_by(call->ep, i);
+    const struct held h = held_together(call->ep, i);
+    const bool adds = call->ep->tp->device->exact && slices(call->ep, r)->size > 1;
     *share = (struct share){ .columns = interval_moved(h.columns, -r->columns.first), .counts = counts,
                          .first = h.columns.first == r->columns.first };
     for (int64_t e = 0; e < call->ep->tp->config->mixture.E; e++) {
@@ -305,7 +381,7 @@ static bool tutel_share_of(struct share *share, const struct mixture_call *call,
         if (e < h.experts.first) share->rows.first += r->counts[e];
         share->rows.count += counts[e];
     }
-    return share->rows.count > 0 && share->columns.count > 0;
+    return (share->rows.count > 0 || adds) && share->columns.count > 0;
 }
 
 /* A slice's columns of all rows lie together: `wide` numbers for each of its columns. */
@@ -374,10 +450,14 @@ static enum error_code tutel_compute(struct mixture_call *call, enum tensor_pass
     struct moved_experts *gathered = &expert_whole(call)->weights;
     int32_t *counts = calloc((size_t)ep->tp->config->mixture.E, sizeof *counts);
     enum error_code e = counts ? OK : fail(err, ERR_MEMORY, "no memory to count rows of experts");
-    for (int i = 0; i < gather_group(ep)->size && !e; i++) {
+    for (int i = 0; i < gather_group(ep)->size && !e; i += tutel_together(ep)) {
         struct share s;
-        take_slice(gathered, ep, i);
-        if (tutel_share_of(&s, call, i, counts)) e = pass_slice(call, pass, &s, gathered->matrix, rows, gradients, err);
+        struct joined j;
+        e = tutel_take(&j, gathered, ep, i, err);
+        if (!e && tutel_share_of(&s, call, i, counts))
+            e = pass_slice(call, pass, &s, gathered->matrix, rows, gradients, err);
+        if (!e && pass == WEIGHT_PASS && j.all.data) copy_slices(gathered, ep, i, &j, true);
+        device_free(ep->tp->device, j.all);
     }
     free(counts);
     return e;
@@ -401,7 +481,7 @@ const struct expert_scheme expert_scheme_tutel = {
               .memory = "as alltoall; in a pass the gathered slices",
               .needs = "ep x etp a divisor of dp x cp x tp", .invariants = tutel_invariants },
     DISPATCH_SCHEME, .refuses = tutel_refuses, .open = tutel_open_groups, .hops = 1, .hop = dispatch_hop,
-        .has_degrees = true, .exact = true, .adds_slices = true,
+        .has_degrees = true, .exact = true,
     .choose = tutel_choose, .slices = slices,
     .has_parts = true, .bring = tutel_bring, .compute = tutel_compute, .end = tutel_end, .compute_cost = compute_cost,
 };

@@ -294,14 +294,18 @@ static int64_t steps_taken(const struct reference *reference)
     return reference->step * reference->rule.updates + reference->updated - reference->skipped;
 }
 
+/* Sums that do not round have no bounds, and so no twin. */
+static bool has_twin(const struct reference *reference) { return !reference->plan->model.exact; }
+
 /* This is the optimizer's step for parameter i, with rate and clipping of this moment.  The gradient is divided by
  * the loss scale. */
 static struct step reference_step_of(const struct reference *reference, const struct serial_run *run, int i)
 {
     const struct hyperparameters *h = &reference->plan->hyper;
     const int64_t at = steps_taken(reference);
-    return (struct step){ .lr = learning_rate(h, at), .t = at,
-                          .gradient_scale = clip_scale(h, run->norm) / run->model.loss_scale, .hyper = h,
+    const bool along = draws(reference->plan) && !has_twin(reference);          /* reference_zeroth.c */
+    return (struct step){ .lr = learning_rate(h, at), .t = at, .hyper = h,
+                          .gradient_scale = along ? run->slope : clip_scale(h, run->norm) / run->model.loss_scale,
                           .weight_decay = weight_decay_of(h, run->model.spec[i].decay) };
 }
 
@@ -436,9 +440,6 @@ static void forget_gradients(struct reference *reference)
     transformer_zero_gradients(&reference->truth.model);
     transformer_zero_gradients(&reference->twin.model);
 }
-
-/* Sums that do not round have no bounds, and so no twin. */
-static bool has_twin(const struct reference *reference) { return !reference->plan->model.exact; }
 
 /* Take the optimizer's step in truth and twin, parameter by parameter, and zero both gradients.  Each parameter's
  * response is measured on the way.  On ERR_MEMORY some parameters have been stepped: the run must end. */

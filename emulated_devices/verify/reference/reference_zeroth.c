@@ -8,6 +8,10 @@
 #include <math.h>
 #include <string.h>
 
+/* With exact sums there is no twin.  Then the gradient is z, which the step multiplies by the slope, as devices do:
+ * slope z, rounded on its own, would have other bits. */
+static bool is_exact(const struct reference *reference) { return reference->plan->model.exact != SUMS_ROUND; }
+
 static double distance_of(const struct reference *reference) { return reference->plan->hyper.distance; }
 static uint64_t reference_zeroth_key_of(const struct reference *reference)
 {
@@ -44,13 +48,13 @@ enum error_code reference_losses(struct reference *reference, struct error *err)
            (size_t)(reference->plan->B * reference->plan->S) * sizeof *reference->counting);
     for (int side = 0; side < 2 && !e; side++) {
         e = loss_on(reference, &reference->truth, side, err);
-        if (!e) e = loss_on(reference, &reference->twin, side, err);
-        if (!e) reference->side_spread[side] = reference_spread(reference);
+        if (!e && !is_exact(reference)) e = loss_on(reference, &reference->twin, side, err);
+        if (!e && !is_exact(reference)) reference->side_spread[side] = reference_spread(reference);
     }
     if (e) return e;
     reference->counted = reference->truth.model.counted;
     find_slope(reference, &reference->truth);
-    find_slope(reference, &reference->twin);
+    if (!is_exact(reference)) find_slope(reference, &reference->twin);
     return OK;
 }
 
@@ -58,11 +62,13 @@ void reference_take_sides(struct reference *reference, const double side[2])
 {
     memcpy(reference->truth.side, side, sizeof reference->truth.side);
     find_slope(reference, &reference->truth);
-    transformer_gradients_along(&reference->truth.model, reference_zeroth_key_of(reference), reference->truth.slope);
+    transformer_gradients_along(&reference->truth.model, reference_zeroth_key_of(reference),
+                                is_exact(reference) ? 1 : reference->truth.slope);
+    reference->took = true;
+    if (is_exact(reference)) return;
     /* The twin's slope is off by the whole bound, so the responses of the step show its effect. */
     transformer_gradients_along(&reference->twin.model, reference_zeroth_key_of(reference),
                                 reference->truth.slope + reference_slope_bound(reference));
-    reference->took = true;
 }
 
 double reference_side_bound(const struct reference *reference, int side)

@@ -468,5 +468,5 @@ const struct attention_scheme attention_scheme_tokenring_narrow = {
               .source = "TokenRing, arXiv:2412.20501, released code",
               .volume = "as tokenring, results forward in the device's format",
               .memory = "as tokenring", .needs = "P <= S" },
-    .exact = true, .sends_narrow = true, TOKENRING,
+    .exact = true, TOKENRING,
 };
