@@ -354,8 +354,8 @@ void clock_made(struct clock *clock, void *data, uint64_t bytes) { flight_wrote(
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
 
-/* A message of a stream takes a port's time.  @return when its last byte has passed. */
-static picoseconds clock_take(struct clock *clock, enum stream stream, int number, bool sends, picoseconds from,
+/* A message of a stream takes a port's time. */
+static struct port_passed clock_take(struct clock *clock, enum stream stream, int number, bool sends, picoseconds from,
                               picoseconds takes)
 {
     const struct port_message message = { .lane = (int)stream, .from = from, .takes = takes, .trace = clock->trace,
@@ -442,7 +442,8 @@ struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
     const picoseconds takes = disturbed_time(&clock->disturbed, DISTURB_OUT, clock->disturbed.rank, 0,
                                              on_the_port(clock, &p)),
                       way = clock->cluster.link[p.level].latency + p.more;
-    p.stamp = clock_take(clock, clock->current, p.port, true, clock->now, takes) + way;
+    const struct port_passed left = clock_take(clock, clock->current, p.port, true, clock->now, takes);
+    p.stamp = left.end + way, p.slowed = left.slowed;
     p.carried = takes + way;
     return p;
 }
@@ -465,14 +466,17 @@ struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
     return p;
 }
 
-/* The port is busy for d until the arrival, or later if other messages were there. */
+/* The port is busy for d until the arrival, or later if other messages were there.  A message that shared its sender's
+ * port comes in as slowly as it left. */
 void clock_receive(struct clock *clock, struct passage *passage)
 {
     const picoseconds d = on_the_port(clock, passage),
                       takes = disturbed_time(&clock->disturbed, DISTURB_IN, clock->disturbed.rank, 0, d);
     /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
     const picoseconds met = passage->rendezvous ? passage->posted + clock_usual(clock, passage) + passage->more : 0;
-    clock->received = clock_take(clock, passage->stream, passage->port, false, later(passage->stamp, met) - d, takes);
+    const picoseconds whole = later(passage->stamp, met), spread = passage->stamp >= met ? passage->slowed : 0;
+    clock->received = later(whole, clock_take(clock, passage->stream, passage->port, false, whole - spread - d,
+                                              takes).end);
     passage->carried += takes - d;
     clock->now = later(clock->now, clock->received);
     if (clock->events) tell_arrival(clock, passage);

@@ -111,6 +111,7 @@ struct passage {
     uint64_t bytes;                     /* length of the message */
     picoseconds posted;                 /* when this side started it */
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
+    picoseconds slowed;                 /* that the sender's port took longer for it, because it shared its time */
     picoseconds carried;                /* without waits for other messages: on the sender's port and on the way; once
                                          * it is received, on the receiver's port, too */
     picoseconds more;                   /* that the way takes beyond its latency, on a slow link */

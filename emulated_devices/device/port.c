@@ -13,6 +13,7 @@ struct walk {
     const struct port_message *message;
     picoseconds at, left, end;          /* so far; of the message; its end, once `done` */
     bool done;
+    picoseconds slowed;                 /* time beside others, less what it has moved then */
     picoseconds owed;                   /* to streams whose time the message has taken */
     unsigned owners;                    /* these streams */
     picoseconds *paid;                  /* [PORT_LANES] */
@@ -80,7 +81,7 @@ static void walk_free(struct walk *w, picoseconds until)
             const picoseconds both = less(w->left * (others + 1), w->owed + w->owed / others);
             walk_to(w, w->at + less(room, both), w->owners, true);
             const picoseconds moved = (w->at - before) / (others + 1);
-            w->left -= moved, w->owed -= w->at - before - moved;
+            w->left -= moved, w->owed -= w->at - before - moved, w->slowed += w->at - before - moved;
         }
         walk_paid(w);
     }
@@ -96,13 +97,14 @@ static void walk_busy(struct walk *w, const struct port_interval *interval)
         const picoseconds before = w->at;
         walk_to(w, w->at + less(interval->end - w->at, w->left * (others + 1)), interval->lanes, true);
         const picoseconds moved = (w->at - before) / (others + 1);
-        w->left -= moved, w->owed += moved, w->owners |= interval->lanes;
+        w->left -= moved, w->owed += moved, w->slowed += w->at - before - moved;
+        w->owners |= interval->lanes;
         walk_done(w);
     }
     walk_to(w, interval->end, interval->lanes, false);
 }
 
-picoseconds port_take(struct port *port, const struct port_message *message, picoseconds paid[PORT_LANES])
+struct port_passed port_take(struct port *port, const struct port_message *message, picoseconds paid[PORT_LANES])
 {
     struct port_interval behind[PORT_MEMORY];
     struct walk w = { .port = port, .message = message, .at = message->from, .left = message->takes, .paid = paid };
@@ -120,5 +122,5 @@ picoseconds port_take(struct port *port, const struct port_message *message, pic
         walk_busy(&w, &behind[i]);
     }
     walk_free(&w, INT64_MAX);
-    return w.end;
+    return (struct port_passed){ w.end, w.slowed };
 }

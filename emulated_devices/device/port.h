@@ -34,9 +34,12 @@ struct port_message {
     int row, shared_row;                /* of the trace: alone on the port, and beside others */
 };
 
+/* How a message passed: its last byte at `end`, and so much later than alone because others had parts of its time. */
+struct port_passed { picoseconds end, slowed; };
+
 /** Move a message through a port.
  *  @param[in,out] paid  [PORT_LANES] raised to when the port has paid what it owes each stream because of this message
- *  @return when the message's last byte has passed. */
-picoseconds port_take(struct port *, const struct port_message *, picoseconds paid[PORT_LANES]);
+ */
+struct port_passed port_take(struct port *, const struct port_message *, picoseconds paid[PORT_LANES]);
 
 #endif

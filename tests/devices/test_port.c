@@ -22,7 +22,7 @@ static void gives(const char *what, const struct sent *sent, const struct paid *
     picoseconds paid[PORT_LANES] = { 0 };
     for (int i = 0; i < MOST_MESSAGES && sent[i].takes > 0; i++) {
         const struct port_message message = { .lane = sent[i].lane, .from = sent[i].from, .takes = sent[i].takes };
-        const picoseconds end = port_take(&port, &message, paid);
+        const picoseconds end = port_take(&port, &message, paid).end;
         if (end != sent[i].end)
             fail_msg("%s: message %d ends at %lld, want %d", what, i, (long long)end, sent[i].end);
     }
@@ -83,7 +83,7 @@ static void test_never_idle_and_never_twice(void **state)
             int at = from;
             for (int left = takes; left > 0; busy[at++] = true) left -= !busy[at];
             const struct port_message message = { .lane = lane, .from = from, .takes = takes };
-            const picoseconds end = port_take(&port, &message, paid);
+            const picoseconds end = port_take(&port, &message, paid).end;
             if (end > at || end < from + takes || (lanes == 1 && end != at))
                 fail_msg("%d streams, round %d: a message of %d from %d on ends at %lld; behind all others at %d",
                          lanes, round, takes, from, (long long)end, at);
