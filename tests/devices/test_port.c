@@ -131,6 +131,32 @@ static void test_a_stream_is_done_when_the_port_has_paid(void **state)
     clock_end(&clock);
 }
 
+/* A message that left at half the rate comes in as slowly, beside other messages or not.  The sender of 10 shares until
+ * 20, as above.  A receiver whose port is free has the message at 20.  So has the other one, whose port shares too: the
+ * message comes from 0 on, and half of the port is enough. */
+static void test_a_shared_message_is_not_delayed_twice(void **state)
+{
+    struct clock from, to;
+    (void)state;
+    clock_open(&from, &machine, F32);
+    clock_begin(&from, COMMUNICATION);
+    clock_send(&from, 0, 1, 100);
+    clock_end(&from);
+    const struct passage sent = clock_send(&from, 0, 1, 10);
+    assert_int_equal(sent.stamp, 20);
+    assert_int_equal(sent.slowed, 10);
+    for (int shares = 0; shares < 2; shares++) {
+        clock_open(&to, &machine, F32);
+        clock_begin(&to, COMMUNICATION);
+        if (shares) takes_in(&to, 100, 100);
+        clock_end(&to);
+        struct passage p = clock_post(&to, 0, 1, 10);
+        p.stamp = sent.stamp, p.slowed = sent.slowed;
+        clock_receive(&to, &p);
+        assert_int_equal(to.now, 20);
+    }
+}
+
 /* What computes does not wait for what it sends, so it owes nothing to a later collective. */
 static void test_computing_does_not_wait_for_its_sends(void **state)
 {
@@ -151,6 +177,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_never_idle_and_never_twice),
         cmocka_unit_test(test_a_stream_is_done_when_the_port_has_paid),
+        cmocka_unit_test(test_a_shared_message_is_not_delayed_twice),
         cmocka_unit_test(test_computing_does_not_wait_for_its_sends),
     };
     return cmocka_run_group_tests_name("port", tests, NULL, NULL);
