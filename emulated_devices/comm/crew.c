@@ -30,7 +30,7 @@ struct mail {
     int waits;                          /* device that waits for the other side; -1: none */
     uint64_t bytes, call;               /* as sent */
     void *copy;                         /* of the data; NULL: zeros of a device without numbers */
-    picoseconds stamp, carried, ready;
+    picoseconds stamp, slowed, carried, ready;
     uint32_t serial;
 };
 
@@ -362,7 +362,7 @@ static bool post(struct comm *comm, struct parcel *parcel, struct key key)
     if (parcel->delivery.sending) {
         m->sent = true, m->bytes = parcel->bytes, m->call = parcel->delivery.exchange.call;
         m->stamp = parcel->delivery.passage.stamp, m->serial = parcel->delivery.passage.serial;
-        m->carried = parcel->delivery.passage.carried;
+        m->carried = parcel->delivery.passage.carried, m->slowed = parcel->delivery.passage.slowed;
         if (!copy_data(comm->device, m, parcel->delivery.data, parcel->bytes)) return false;
     } else m->received = true, m->ready = parcel->delivery.passage.posted;
     /* The other side waits for this one, so it can run again. */
@@ -438,7 +438,7 @@ static enum error_code crew_take(struct comm *comm, struct parcel *parcel, const
         return OK;
     }
     parcel->delivery.passage.stamp = mail->stamp, parcel->delivery.passage.serial = mail->serial;
-    parcel->delivery.passage.carried = mail->carried;
+    parcel->delivery.passage.carried = mail->carried, parcel->delivery.passage.slowed = mail->slowed;
     if (mail->bytes != parcel->bytes)
         return message_wrong_length(&parcel->delivery.exchange, parcel->delivery.peer, parcel->bytes, mail->bytes, err);
     if (mail->call != parcel->delivery.exchange.call)

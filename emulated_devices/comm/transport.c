@@ -55,6 +55,7 @@ static void write_head(const struct transport *transport, struct slot *slot)
 {
     const bool receipt = slot->near && (has_body(slot) || transport->synchronous);
     *slot->stage = (struct head){ .bytes = slot->bytes, .stamp = slot->passage.stamp,
+                               .slowed = slot->passage.slowed,
                                .carried = slot->passage.carried, .number = slot->exchange.number,
                                .context = slot->exchange.group->context[slot->peer], .call = slot->exchange.call,
                                .body = slot->near && has_body(slot) ? pool_offset(body_of(slot), slot->bytes) : 0,
@@ -521,7 +522,7 @@ static struct delivery transport_hear(const struct slot *slot)
     struct delivery d = { slot->exchange, slot->passage, slot->data, slot->peer, slot->sending };
     if (slot->sending) d.passage.ready = slot->passage.rendezvous ? *slot->answer : 0;
     else d.passage.stamp = slot->stage->stamp, d.passage.serial = slot->stage->serial,
-         d.passage.carried = slot->stage->carried;
+         d.passage.carried = slot->stage->carried, d.passage.slowed = slot->stage->slowed;
     return d;
 }
 

@@ -43,6 +43,7 @@ enum { TAG_NUMBER_BITS = 17, TAG_CONTEXT_BITS = 10 };
 struct head {
     uint64_t bytes;                     /* of the payload */
     int64_t stamp;                      /* virtual time at which its last byte can arrive */
+    int64_t slowed;                     /* how much longer it was on the sender's port, because it shared that */
     int64_t carried;                    /* how long it was on the sender's port and on the way */
     uint32_t context, number;           /* in full; the tag has their low bits */
     uint64_t call;                      /* of the exchange */

@@ -263,9 +263,23 @@ picoseconds clock_host(struct clock *clock, const char *what, picoseconds from, 
                cost);
 }
 
+/* What a communication stream sent is done when the ports have moved all of it.  The streams that compute go on
+ * without their messages. */
+static void clock_settle(struct clock *clock, enum stream stream)
+{
+    const bool sends = stream == COMMUNICATION || stream == DISPATCH || stream == REDUCTION || stream == TENSOR_SUMS;
+    if (!sends || stream == clock->current || clock->paid[stream] <= clock->stream[stream]) return;
+    if (clock->events)
+        events_add(clock->events, (int)stream,
+                   (struct event){ .kind = EVENT_SHARED, .what = "port shared with other messages",
+                                   .takes = clock->paid[stream] - clock->stream[stream], .at = clock->paid[stream] });
+    clock->stream[stream] = clock->paid[stream];
+}
+
 /* Another stream becomes current.  Its time is at least now, since its work is issued now. */
 void clock_begin(struct clock *clock, enum stream stream)
 {
+    clock_settle(clock, stream);
     if (clock->events) events_after(clock->events, (int)stream, (int)clock->current,
                                     later(clock->now, clock->stream[stream]));
     /* The stream that is left keeps its time; the new one begins when both are there. */
@@ -310,6 +324,7 @@ void clock_beside(struct clock *clock)
 
 void clock_join(struct clock *clock, enum stream stream)
 {
+    clock_settle(clock, stream);
     clock->now = later(clock->now, stream == clock->current ? clock->now : clock->stream[stream]);
     if (clock->events) events_after(clock->events, (int)clock->current, (int)stream, clock->now);
     if (stream != clock->current) flight_join(clock->flight, stream);
@@ -339,52 +354,14 @@ void clock_made(struct clock *clock, void *data, uint64_t bytes) { flight_wrote(
 
 /* ---- ports ------------------------------------------------------------------------------------------------------- */
 
-static void record(struct clock *clock, int row, picoseconds start, picoseconds end)
+/* A message of a stream takes a port's time. */
+static struct port_passed clock_take(struct clock *clock, enum stream stream, int number, bool sends, picoseconds from,
+                              picoseconds takes)
 {
-    if (clock->trace != NULL) trace_message(clock->trace, row, start, end);
-}
-
-/* Mark [start, end] as busy; it replaces intervals first .. last-1. */
-static void make_busy(struct port *port, int first, int last, picoseconds start, picoseconds end)
-{
-    if (first == last && port->count == PORT_MEMORY) {             /* drop the oldest */
-        if (first == 0) return;
-        memmove(&port->busy[0], &port->busy[1], sizeof port->busy[0] * (size_t)(PORT_MEMORY - 1));
-        port->count--, first--, last--;
-    }
-    memmove(&port->busy[first + 1], &port->busy[last], sizeof port->busy[0] * (size_t)(port->count - last));
-    port->count += 1 - (last - first);
-    port->busy[first].start = start;
-    port->busy[first].end = end;
-}
-
-/* Use `left` of the port's free time, from `from` on.  @return the end of the used time. */
-static picoseconds clock_take(struct clock *clock, struct port *port, int row, picoseconds from, picoseconds left)
-{
-    int first = port->count;
-    /* Intervals that end before `from` do not matter. */
-    while (first > 0 && port->busy[first - 1].end >= from) first--;
-    int i = first;
-    picoseconds at = from;
-    for (; i < port->count; i++) {
-        /* Free time between two intervals is used; the rest goes behind them. */
-        const picoseconds gap = port->busy[i].start - at;
-        if (gap > left || (gap == left && left > 0)) break;
-        if (gap > 0) {
-            record(clock, row, at, at + gap);
-            left -= gap;
-        }
-        at = later(at, port->busy[i].end);
-    }
-    record(clock, row, at, at + left);
-    const picoseconds end = at + left;
-    if (end == from) return end;                                /* nothing to send, and the port is free */
-    /* The used time and the intervals it touches become one. */
-    const picoseconds start = i > first && port->busy[first].start < from ? port->busy[first].start : from;
-    picoseconds until = end;
-    if (i < port->count && port->busy[i].start == end) until = port->busy[i++].end;
-    make_busy(port, first, i, start, until);
-    return end;
+    const struct port_message message = { .lane = (int)stream, .from = from, .takes = takes, .trace = clock->trace,
+                                          .row = trace_port(number, sends),
+                                          .shared_row = trace_shared_port(number, sends, stream) };
+    return port_take(sends ? &clock->send[number] : &clock->receive[number], &message, clock->paid);
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -465,7 +442,8 @@ struct passage clock_send(struct clock *clock, int from, int to, uint64_t bytes)
     const picoseconds takes = disturbed_time(&clock->disturbed, DISTURB_OUT, clock->disturbed.rank, 0,
                                              on_the_port(clock, &p)),
                       way = clock->cluster.link[p.level].latency + p.more;
-    p.stamp = clock_take(clock, &clock->send[p.port], trace_port(p.port, true), clock->now, takes) + way;
+    const struct port_passed left = clock_take(clock, clock->current, p.port, true, clock->now, takes);
+    p.stamp = left.end + way, p.slowed = left.slowed;
     p.carried = takes + way;
     return p;
 }
@@ -488,15 +466,17 @@ struct passage clock_post(struct clock *clock, int from, int to, uint64_t bytes)
     return p;
 }
 
-/* The port is busy for d until the arrival, or later if other messages were there. */
+/* The port is busy for d until the arrival, or later if other messages were there.  A message that shared its sender's
+ * port comes in as slowly as it left. */
 void clock_receive(struct clock *clock, struct passage *passage)
 {
     const picoseconds d = on_the_port(clock, passage),
                       takes = disturbed_time(&clock->disturbed, DISTURB_IN, clock->disturbed.rank, 0, d);
     /* This is the earliest end if both sides had to meet; the port then ends not before the sender's stamp. */
     const picoseconds met = passage->rendezvous ? passage->posted + clock_usual(clock, passage) + passage->more : 0;
-    clock->received = clock_take(clock, &clock->receive[passage->port], trace_port(passage->port, false),
-                                 later(passage->stamp, met) - d, takes);
+    const picoseconds whole = later(passage->stamp, met), spread = passage->stamp >= met ? passage->slowed : 0;
+    clock->received = later(whole, clock_take(clock, passage->stream, passage->port, false, whole - spread - d,
+                                              takes).end);
     passage->carried += takes - d;
     clock->now = later(clock->now, clock->received);
     if (clock->events) tell_arrival(clock, passage);

@@ -10,9 +10,10 @@
  *   sender's port      [a, a+d]              a: when it is posted, or when the port is free
  *   receiver's port    [a+alpha, a+alpha+d]  or when that port is free; at the end the message has arrived
  *
- * A port is never idle while a message waits for it, and messages that arrive together share it in turns.  So the time
- * at which a set of messages is complete does not depend on the order in which the program waits for them.  The time of
- * each message depends only on this order, never on which one was first in real time.
+ * A port is never idle while a message waits for it.  Messages of one stream have it in the program's order, and those
+ * of several streams share it (port.h).  So the time at which a set of messages is complete does not depend on the
+ * order in which the program waits for them.  The time of each message depends only on this order, never on which one
+ * was first in real time.
  *
  * A host starts the device's kernels one after another, and runs ahead: a kernel begins when its stream is free and its
  * host has started it.  Where a program reads a number or waits for a message, its host waits for the device.
@@ -28,6 +29,7 @@
 
 #include "emulated_devices/device/disturb.h"
 #include "emulated_devices/device/kernel_set.h"
+#include "emulated_devices/device/port.h"
 #include "ref/ops/ops.h"
 
 struct trace;
@@ -43,13 +45,6 @@ enum stream { COMPUTE, COMMUNICATION, DISPATCH, REDUCTION, TENSOR_SUMS, BESIDE, 
 
 /* Communication streams of a device. */
 enum { USUAL_COMM_STREAMS = 2, MOST_COMM_STREAMS = 4 };
-
-/* When a port is busy: disjoint intervals in ascending order.  The oldest are dropped when it is full. */
-enum { PORT_MEMORY = 64 };
-struct port {
-    int count;                          /* intervals in `busy` */
-    struct { picoseconds start, end; } busy[PORT_MEMORY];       /* [start, end) of each message that used the port */
-};
 
 /* When the compute stream computes in a pass, for a pass beside it. */
 struct pass_work {
@@ -83,6 +78,8 @@ struct clock {
     struct pass_work *noted;            /* where computing is noted, or NULL */
     picoseconds stream[STREAMS];        /* time of each other stream */
     int comm_streams;                   /* that it uses for what it sends: 1 to MOST_COMM_STREAMS (streams.h) */
+    picoseconds paid[PORT_LANES];       /* when ports have moved what messages of other streams took of this stream's
+                                         * time; it is done no earlier */
     picoseconds received;               /* arrival of the last message that was waited for */
     struct starts starts;               /* what the host has done */
     struct talk talk[CLOCK_TALKS];      /* [talks] that end later than the compute stream's last work */
@@ -114,6 +111,7 @@ struct passage {
     uint64_t bytes;                     /* length of the message */
     picoseconds posted;                 /* when this side started it */
     picoseconds stamp;                  /* earliest arrival of its last byte, as the sender says */
+    picoseconds slowed;                 /* that the sender's port took longer for it, because it shared its time */
     picoseconds carried;                /* without waits for other messages: on the sender's port and on the way; once
                                          * it is received, on the receiver's port, too */
     picoseconds more;                   /* that the way takes beyond its latency, on a slow link */

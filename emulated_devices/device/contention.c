@@ -283,7 +283,7 @@ static bool do_event(struct run *run, int number)
     const int device = number / EVENT_ACTORS;
     const struct actor *other = &run->actor[device * EVENT_ACTORS + v->other];
     struct known *m = NULL;
-    if (v->kind != EVENT_WORK && v->kind != EVENT_AFTER)
+    if (v->kind != EVENT_WORK && v->kind != EVENT_AFTER && v->kind != EVENT_SHARED)
         m = message_of(run, v->kind == EVENT_SEND || v->kind == EVENT_SENT ? device : v->peer, v->serial);
     if ((a->put_off = put_off(run, number, v, m))) return false;
     switch ((enum event_kind)v->kind) {
@@ -295,6 +295,8 @@ static bool do_event(struct run *run, int number)
         }
         if (a->works) end_work(run, number);
         else a->now += v->takes;
+        break;
+    case EVENT_SHARED:
         break;
     /* The actor goes on when the other one has done so many of its events. */
     case EVENT_AFTER:

@@ -17,6 +17,8 @@
 
 enum event_kind {
     EVENT_WORK,                         /* busy for `takes` */
+    EVENT_SHARED,                       /* by the clock, its ports moved other streams' messages for `takes`; a replay
+                                         * shares links by itself */
     EVENT_AFTER,                        /* not before the actor `other` has done its first `place` events */
     EVENT_SEND,                         /* the message `serial` of `bytes` to `peer` */
     EVENT_SENT,                         /* rendezvous: its last byte has left */

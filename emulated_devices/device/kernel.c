@@ -1,6 +1,6 @@
 /* kernel.c -- the time of an operation on a device whose kernels stay below its rates.
  *
- * clock.c calls kernel_time for each operation; plan/megatron.c and calibrate ask for products alone.  Results are
+ * clock.c calls kernel_time for each operation; calibrate asks for products alone.  Results are
  * picoseconds, rounded up once.  No function here can fail.
  */
 #include "emulated_devices/device/kernel.h"

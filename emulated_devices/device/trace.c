@@ -102,21 +102,24 @@ void trace_free(struct trace *trace)
 #define TIME "%" PRId64 ".%06" PRId64
 #define TIME_OF(ps) (int64_t)((ps) / 1000000), (int64_t)((ps) % 1000000)
 
-/* A port's row is named by direction and level, and by its number where the level has several. */
+/* A port's row is named by direction and level, by its number where the level has several, and by the stream whose
+ * messages share the port with those of others. */
 static void write_port_name(char *name, size_t size, const struct cluster *cluster, int row)
 {
-    const int port = (row - STREAMS) / 2;
+    const int port = (row - STREAMS) / 2 % CLUSTER_MOST_PORTS, rows = (row - STREAMS) / (2 * CLUSTER_MOST_PORTS);
     int level = 0;
     while (level + 1 < cluster->levels && link_first_port(cluster->link, level + 1) <= port) level++;
     snprintf(name, size, "%s, %s", (row - STREAMS) % 2 ? "receive" : "send", cluster->link[level].level);
     if (cluster->link[level].ports > 1)
         snprintf(name + strlen(name), size - strlen(name), " %d", port - link_first_port(cluster->link, level));
+    if (rows > 0)
+        snprintf(name + strlen(name), size - strlen(name), ", shared by %s", stream_name((enum stream)(rows - 1)));
 }
 
 /* Rows are streams, engines and ports. */
 static void write_row_name(FILE *file, const struct clock *clock, int device, int row)
 {
-    char name[40];
+    char name[64];
     if (row < STREAMS) snprintf(name, sizeof name, "%s", stream_name((enum stream)row));
     else write_port_name(name, sizeof name, &clock->cluster, row);
     fprintf(file, "{\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":%d,\"tid\":%d,\"args\":{\"name\":\"%s\"}},\n", device,
@@ -133,11 +136,10 @@ static void write_names(FILE *file, const struct trace *trace, const struct cloc
     fprintf(file, "{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%d,\"args\":{\"sort_index\":%d}},\n", device,
             device);
     /* Streams and engines come first, then the ports, two for each that sends. */
-    for (int row = 0; row < STREAMS + 2 * CLUSTER_MOST_PORTS; row++) {
-        bool used = false;
-        for (size_t i = 0; i < trace->count && !used; i++) used = trace->span[i].row == row;
-        if (used) write_row_name(file, clock, device, row);
-    }
+    bool used[TRACE_ROWS] = { false };
+    for (size_t i = 0; i < trace->count; i++) used[trace->span[i].row] = true;
+    for (int row = 0; row < TRACE_ROWS; row++)
+        if (used[row]) write_row_name(file, clock, device, row);
 }
 
 /* Where it is: layer, microbatch and pass, as far as there are. */

@@ -33,7 +33,7 @@ struct trace_label {
 
 struct span {
     struct trace_label what;            /* of an operation only the name */
-    int row;                            /* a stream, or a port as trace_port numbers it */
+    int row;                            /* a stream, or a port as trace_port and trace_shared_port number it */
     bool first;                         /* of its message: where the arrow begins or ends */
     struct trace_place place;           /* where in the step the device was */
     double flops, bytes;                /* of an operation */
@@ -58,6 +58,14 @@ struct trace {
 
 /** Rows: streams first, then two for each port of a direction. */
 static inline int trace_port(int port, bool sends) { return STREAMS + 2 * port + !sends; }
+
+/** Behind these, rows of messages beside those of other streams: two for each port and stream. */
+static inline int trace_shared_port(int port, bool sends, enum stream stream)
+{
+    return STREAMS + 2 * CLUSTER_MOST_PORTS * (1 + (int)stream) + 2 * port + !sends;
+}
+
+enum { TRACE_ROWS = STREAMS + 2 * CLUSTER_MOST_PORTS * (1 + PORT_LANES) };
 
 /** Announce the message that the clock is about to move through a port. */
 void trace_announce(struct trace *, const char *name, const char *scheme, uint64_t bytes, int peer, int64_t flow);

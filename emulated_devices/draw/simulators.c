@@ -110,6 +110,7 @@ static struct node simulators_node_of(const struct graph *graph, int actor, uint
     case EVENT_WORK:    n.kind = NODE_WORK, n.takes = v->takes; break;
     case EVENT_SEND:    n.kind = NODE_SEND; break;
     case EVENT_POST:    n.kind = NODE_RECEIVE; break;
+    case EVENT_SHARED:  break;                                 /* a simulator has ports of its own */
     case EVENT_MEET:    break;                                 /* open_graph has refused it */
     case EVENT_AFTER:   wait_for(&n, last_done(graph, v->other, v->place)); break;
     case EVENT_SENT:    wait_for(&n, simulators_find(graph->sent, graph->sends, 0, v->serial)); break;

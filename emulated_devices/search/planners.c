@@ -20,6 +20,7 @@
     X(planner_pipette)                  \
     X(planner_holmes)                   \
     X(planner_pipedream)                \
+    X(planner_pipedream_2bw)            \
     X(planner_piper)
 
 #define X(symbol) extern const struct planner symbol;

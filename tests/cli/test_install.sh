@@ -20,7 +20,7 @@ test_install() {
     local f
     for f in bin/orrery include/orrery.h include/orrery/emulated_devices/schemes/plugin.h lib/liborrery.so lib/pkgconfig/orrery.pc share/man/man1/orrery.1 \
         share/bash-completion/completions/orrery share/zsh/site-functions/_orrery share/fish/vendor_completions.d/orrery.fish \
-        share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/megatron-2021.txt share/orrery/tutorials/worker/worker.c share/orrery/docs/concepts/data.md; do
+        share/orrery/golden/gpt2-tied.safetensors share/orrery/golden/published/plan-2021.txt share/orrery/tutorials/worker/worker.c share/orrery/docs/concepts/data.md; do
         expect_file "$to/$f"
     done
     # What makes solutions, and they themselves, stay in the tree (test_student_tree.sh): lessons are as students get them.
@@ -50,7 +50,7 @@ test_without_the_sources() {
     away check gpt2-tied "$to/share/orrery/golden/gpt2-tied.safetensors"; expect_status 0; expect_out '^OK: '
     away sample --model tiny --prompt a --tokens 2; expect_status 0; expect_out '^a'
     [ "${TIER:-test}" != verify ] || { away bench step --model tiny --runs 1 --rounds 1; expect_status 0; }
-    away bench published --only megatron-2021;      expect_status 0; expect_out '^Megatron-LM on up to 3072 A100'
+    away bench published --only plan-2021;          expect_status 0; expect_out '^orrery plan: Megatron-LM on up to 3072 A100'
     away learn --start mine;                        expect_status 0
     deny; local before=("$place/deny" namespaces landlock --); : >compiled; chmod 666 compiled; chmod 755 .. .      # what is the same in all workers is installed as it was built, for the compiler that built it
     local words; words=$(head -n 1 "$to/lib/orrery/course/worker.o.key"); words=${words%% -std=*}

@@ -47,7 +47,7 @@ runs() {                                # runs PLANNER WORDS OF THE SEARCH..
 
 test_chosen_plans_run() {
     make_text
-    for planner in alpa flexflow galvatron holmes mindspore pipedream piper pipette rec-core; do runs $planner; done
+    for planner in alpa flexflow galvatron holmes mindspore pipedream pipedream-2bw piper pipette rec-core; do runs $planner; done
     runs tensoropt --memory 400K; runs integer --memory 400K
 }
 
@@ -88,8 +88,21 @@ test_large() {
 test_side_by_side() {
     run search --planner all --devices 8 --model tiny --batch 16 --micro 2,4; expect_status 0; expect_silent
     expect_out 'microbatches, one table each:'; expect_out '^ +planner +a step by the table +planned +memory'
-    for planner in alpa flexflow galvatron holmes integer mindspore pipedream piper pipette rec-core tensoropt; do expect_out "^ +$planner "; done
+    for planner in alpa flexflow galvatron holmes integer mindspore pipedream pipedream-2bw piper pipette rec-core tensoropt; do expect_out "^ +$planner "; done
     expect_out '^best    by '; expect_out 'less memory for more time'
+}
+
+# Who names no cluster for a model that the usual one cannot hold gets one that can; who names one keeps it.
+test_a_machine_that_can_hold_the_model() {
+    local words='--planner mindspore --devices 64 --model llama3-8b --micro 8 --tp 4,8 --recompute none --data-parallel zero1'
+    run search $words --json found.json; expect_status 0; expect_silent; expect_columns 150
+    expect_out '^cluster h100-infiniband in bf16: no --cluster is named, and weights and moments are at least 1\.40 GiB on'
+    expect_out '^search  64 devices of h100-infiniband for llama3-8b in bf16'
+    expect_out '^run     orrery train --plan FILE --micro 8 --model llama3-8b .*--cluster h100-infiniband --dtype bf16$'
+    run search $words --dtype fp16;         expect_status 0; expect_out '^cluster h100-infiniband: no --cluster is named'; expect_out 'for llama3-8b in fp16'
+    run search $words --cluster toy;        expect_status 3; expect_error 'no plan by layers fits'; expect_no_out '^cluster '
+    run search $words --memory 1GB;         expect_status 3; expect_no_out '^cluster '
+    run search --planner alpa --devices 8 --model tiny --batch 16; expect_status 0; expect_no_out '^cluster '; expect_out 'of toy for tiny'
 }
 
 test_refusals() {
@@ -138,4 +151,4 @@ test_promises() {
     expect_out '^100 cases, 100 passed'; expect_out '^  alpa +all plans +100 '; expect_out '^  mindspore +- +0 '
 }
 
-run_tests test_table_of_a_file test_chosen_plans_run test_experts test_page test_large test_side_by_side test_refusals test_claims test_promises
+run_tests test_table_of_a_file test_chosen_plans_run test_experts test_page test_large test_side_by_side test_a_machine_that_can_hold_the_model test_refusals test_claims test_promises

@@ -150,6 +150,18 @@ static void test_planned(void **state)
     }
 }
 
+/* Of a long table one row of some is computed, and steps of one's own are all computed. */
+static void test_sample(void **state)
+{
+    struct claims claims;
+    struct error err;
+    (void)state;
+    assert_int_equal(read_text(&claims, "sample: 3\ncolumns: --heads share\n1 2\n2 2\n3 2\n4 2\n5 2\n", &err), OK);
+    assert_int_equal(claims.count, 5);
+    for (int i = 0; i < 5; i++) assert_int_equal(claims.claim[i].seldom, i % 3 != 0);
+    claims_free(&claims);
+}
+
 static void test_refusals(void **state)
 {
     static const struct { const char *more, *says; } files[] = {
@@ -160,6 +172,7 @@ static void test_refusals(void **state)
         { "nonsense\n", "line 9: a heading is a key" },
         { "columns: --heads share when\n64 1 seldom\n", "line 10: seldom: must be always, every or quick" },
         { "fitted: perhaps\n", "line 9: this value" },
+        { "sample: 0\n", "line 9: this value" },
         { "orders: --tp\n", "line 9: this value" },
         { "must: all within 1 %: x\n", "line 9: this value" },
         { "columns: a[--b\n", "line 9: this value" },
@@ -180,6 +193,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_columns), cmocka_unit_test(test_what_holds),
                                         cmocka_unit_test(test_kinds_of_rows), cmocka_unit_test(test_planned),
-                                        cmocka_unit_test(test_refusals) };
+                                        cmocka_unit_test(test_sample), cmocka_unit_test(test_refusals) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -98,8 +98,8 @@ static enum error_code two_sendings(struct world *w, unsigned seed, struct error
     return code;
 }
 
-/* In line: one after the other, and computing is hidden.  Apart: both messages have their latency at once, and share
- * the port; what is waited for at once is before the computing. */
+/* In line: one after the other, and computing is hidden.  Apart: both messages have their latency at once, and each has
+ * half of the port, so that the second is done when the port has moved both; what is waited for at once is before the computing. */
 static picoseconds by_hand(bool in_line, bool waits)
 {
     const picoseconds bytes = BYTES * PER_BYTE;
@@ -128,8 +128,8 @@ static void test_two_sendings(void **state)
         }
 }
 
-/* Weights, gradients behind them, and a collective for which the device waits and then computes.  With three streams
- * the gradients are on the port first. */
+/* Weights, gradients behind them, and a collective for which the device waits and then computes.  With two streams the
+ * collective has half of the port, since the weights have the other half; with three the gradients have a third, too. */
 static enum error_code needed_last(struct world *w, unsigned seed, struct error *e)
 {
     (void)seed;
@@ -143,12 +143,12 @@ static enum error_code needed_last(struct world *w, unsigned seed, struct error 
 
 static void test_ports_can_make_more_streams_slower(void **state)
 {
-    const picoseconds bytes = BYTES * PER_BYTE, few = 4096 * PER_BYTE;
+    const picoseconds few = 4096 * PER_BYTE;
     (void)state;
     for (int n = 2; n <= 3; n++) {
         struct job j = { .cluster = flat(true), .streams = n, .run = needed_last };
         run(&j, 2);
-        assert_int_equal(j.end[1], ALPHA + (n - 1) * bytes + few + 500 * US);
+        assert_int_equal(j.end[1], ALPHA + n * few + 500 * US);
     }
 }
 

@@ -4,7 +4,6 @@
  */
 #include "emulated_devices/device/clock.h"
 #include "emulated_devices/device/kernel.h"
-#include "emulated_devices/plan/megatron.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -127,107 +126,12 @@ static void test_a_start_alone(void **state)
     assert_int_equal(clock.now, 100 * 40);
 }
 
-/* ---- steps of Megatron-LM ---------------------------------------------------------------------------------------- */
-
-static const struct megatron gpt = { .devices = 1, .batch = 4, .micro = 1, .width = 256, .heads = 4, .layers = 4,
-                                     .tokens = 64, .vocabulary = 512, .tp = 1, .dp = 1, .pp = 1, .chunks = 1 };
-
-static void assert_near(double got, double want)
-{
-    if (!(got > want - 20e3 && got < want + 20e3)) fail_msg("%.0f ps, expected %.0f", got, want);
-}
-
-static picoseconds step(struct megatron m, const struct cluster *c)
-{
-    struct schedule s;
-    struct error err;
-    picoseconds t;
-    if (megatron_schedule(&s, &m, &err) || megatron_time(&t, &m, &s, c, &err)) fail_msg("%s", err.text);
-    schedule_free(&s);
-    return t;
-}
-
-static struct cluster with_links(void)
-{
-    struct cluster c = plain;
-    c.memory_rate = 0, c.levels = 2;
-    c.link[0] = (struct link){ .level = "node", .devices = 8, .eager = ALWAYS_EAGER };
-    c.link[1] = (struct link){ .level = "cluster", .eager = ALWAYS_EAGER };
-    return c;
-}
-
-/* Without memory and messages a step takes its operations: 72 B s L h^2 (1 + s/6h + V/12Lh), and a third more with a
- * second forward of the layers.  The timer counts nanoseconds. */
-static void test_operations_of_a_step(void **state)
-{
-    const struct cluster c = with_links();
-    struct megatron m = gpt;
-    (void)state;
-    const double layers = 72.0 * 4 * 64 * 4 * 256 * 256 * (1 + 64 / (6.0 * 256)), output = 6.0 * 4 * 64 * 512 * 256;
-    assert_near((double)step(m, &c), layers + output);
-    m.recompute = MEGATRON_FULL;
-    assert_near((double)step(m, &c), layers * 4 / 3 + output);
-    assert_near(megatron_flops(&m), layers * 4 / 3 + output);
-    m.recompute = MEGATRON_SELECTIVE;
-    const double attention = 4.0 * 4 * 4 * 64 * 64 * 256;           /* two products of L layers, forward only */
-    assert_near((double)step(m, &c), layers + output + attention);
-}
-
-/* Halves of layers on two stages: all but the bubble, of half a microbatch's layers. */
-static void test_a_pipeline_has_its_bubble(void **state)
-{
-    const struct cluster c = with_links();
-    struct megatron m = gpt;
-    (void)state;
-    m.vocabulary = 1;                                               /* so that no stage is longer */
-    const double alone = (double)step(m, &c);
-    m.devices = m.pp = 2;
-    const double both = (double)step(m, &c), want = alone / 2 * (1 + 1.0 / 4);
-    assert_true(both > .99 * want && both < 1.01 * want);
-}
-
-/* A group whose members are on several nodes has the whole card if it alone uses it, else a part. */
-static void test_cards_are_shared(void **state)
-{
-    struct cluster c = with_links();
-    struct megatron m = gpt;
-    (void)state;
-    for (int t = 0; t < DTYPE_COUNT; t++) c.flop_rate[t] = 0;
-    c.link[0].rate = 1000000, c.link[1].rate = 100;                 /* 800 for a node */
-    m.devices = m.dp = m.batch = 16;
-    const double bytes = 4 * (12.0 * 256 * 256 * 4 + 512 * 256);
-    const double one = 2 * 15.0 / 16 * bytes / 800 * 1e6;
-    assert_true((double)step(m, &c) > .99 * one && (double)step(m, &c) < 1.01 * one);
-    m.tp = 4, m.devices = 64;                               /* a quarter of the bytes, four groups of each node */
-    assert_true((double)step(m, &c) > .99 * one && (double)step(m, &c) < 1.02 * one);
-}
-
-static void test_refusals(void **state)
-{
-    static const struct { int batch, layers, heads, devices; const char *says; } bad[] = {
-        { 3, 4, 4, 4, "whole microbatches" }, { 4, 5, 4, 4, "layers do not divide" }, { 4, 4, 3, 4, "heads" },
-        { 4, 4, 4, 5, "number of devices" },
-    };
-    struct schedule s;
-    struct error err;
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        struct megatron m = gpt;
-        m.batch = bad[i].batch, m.layers = bad[i].layers, m.heads = bad[i].heads, m.devices = bad[i].devices;
-        m.dp = 2, m.pp = 2;
-        assert_int_equal(megatron_schedule(&s, &m, &err), ERR_PLAN);
-        if (!strstr(err.text, bad[i].says)) fail_msg("%s", err.text);
-    }
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products_come_in_waves_of_tiles), cmocka_unit_test(test_memory_at_a_share),
         cmocka_unit_test(test_the_clock_charges_them), cmocka_unit_test(test_exact_products),
-        cmocka_unit_test(test_a_start_alone), cmocka_unit_test(test_operations_of_a_step),
-        cmocka_unit_test(test_a_pipeline_has_its_bubble), cmocka_unit_test(test_cards_are_shared),
-        cmocka_unit_test(test_refusals),
+        cmocka_unit_test(test_a_start_alone),
     };
     return cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
 }

@@ -153,6 +153,7 @@ static enum error_code take_heading(struct claims *claims, char *line, int numbe
     if (strcmp(line, "digits") == 0) taken = sscanf(value, "%1d", &claims->digits) == 1;
     else if (strcmp(line, "orders") == 0) taken = take_orders(&claims->orders, value);
     else if (strcmp(line, "fitted") == 0) taken = take_fitted(claims, value);
+    else if (strcmp(line, "sample") == 0) taken = sscanf(value, "%4d", &claims->sample) == 1 && claims->sample > 0;
     else if (strcmp(line, "rows") == 0) claims->brief = strcmp(value, "long") == 0;
     else if (strcmp(line, "must") == 0) taken = take_must(claims, value);
     else if (strcmp(line, "words") == 0) taken = claims_take_words(claims->word, &claims->words, value);
@@ -253,6 +254,8 @@ static enum error_code take_line(struct claims *claims, char *line, int number, 
     if (n != claims->columns)
         return fail(err, ERR_FORMAT, "%s: line %d: it must have %d cells", claims->where, number, claims->columns);
     const enum error_code e = take_row(claims, &row, cell, err);
+    /* Steps of one's own, which replace a file's rows, are all computed. */
+    if (!plain && claims->sample > 0 && claims->count % claims->sample != 0) row.seldom = true;
     return e ? e : take_numbers(claims, &row, cell, err);
 }
 

@@ -26,6 +26,8 @@
  * With `orders`, rows with equal values of the flags are pairs if their numbers differ by at least so many per cent:
  * a pair is right if ours has the same order.  `must: mean within` and `must: each within` are the gate of a file.
  *
+ * `sample: 36` has one row of 36 computed, and the others only if all are wanted.
+ *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
  * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.  fit.c,
  * cli/bench/claims_table.c, cli/bench/published.c and cli/bench/schedules.c call these functions.
@@ -77,6 +79,7 @@ struct claims {
     const char *title, *source, *calibrated, *unit, *quantity;
     int digits;                         /**< printed after the point */
     bool fitted;                        /**< its rows are fits, unless they say otherwise */
+    int sample;                         /**< one row of so many is computed unless all are wanted; 0: all are */
     bool brief;                         /**< its rows are printed only if all are wanted */
     struct claims_must must[CLAIM_MUSTS];
     int musts;

@@ -84,6 +84,82 @@ enum error_code quantity_planned_milliseconds(struct claim *claim, const struct 
     return e;
 }
 
+/* ---- steps of a GPT ---------------------------------------------------------------------------------------------- */
+
+enum { GPT_VOCABULARY = 51200, GPT_LARGEST = 1 << 24, GPT_WORD = 96 };
+struct gpt_step { int devices, batch, micro, width, heads, layers, tokens, tp, dp, pp; };
+
+/* The sizes of a step are flags of its claim alone; the others are words of the plan. */
+static enum error_code gpt_take(struct gpt_step *step, const struct claim *claim, int *words,
+                                const char *word[CLAIM_WORDS], struct error *err)
+{
+    struct claim sizes = { .words = 0 };
+    const struct { const char *flag; int *to; } flag[] = {
+        { "--devices", &step->devices }, { "--batch", &step->batch }, { "--micro", &step->micro },
+        { "--width", &step->width }, { "--heads", &step->heads }, { "--layers", &step->layers },
+        { "--tokens", &step->tokens }, { "--tp", &step->tp }, { "--dp", &step->dp }, { "--pp", &step->pp },
+    };
+    enum { FLAGS = sizeof flag / sizeof *flag };
+    struct option table[FLAGS + 1] = { { 0 } };
+    for (int i = 0; i < FLAGS; i++)
+        table[i] = (struct option){ flag[i].flag, "N", OPTION_INT, flag[i].to, .min = 1, .max = GPT_LARGEST,
+                                    .required = true, .help = "" };
+    for (int i = 0; i + 1 < claim->words; i += 2) {
+        bool size = false;
+        for (int k = 0; k < FLAGS; k++) size = size || strcmp(claim->word[i], flag[k].flag) == 0;
+        const char **const to = size ? &sizes.word[sizes.words] : &word[*words];
+        to[0] = claim->word[i], to[1] = claim->word[i + 1];
+        *(size ? &sizes.words : words) += 2;
+    }
+    return claim_take(&sizes, table, err);
+}
+
+static enum error_code gpt_check(const struct gpt_step *s, struct error *err)
+{
+    const char *const why = (int64_t)s->tp * s->dp * s->pp != s->devices
+        ? "tp, dp and pp do not make the number of devices"
+        : s->batch % ((int64_t)s->dp * s->micro) != 0 ? "the batch is not whole microbatches" : NULL;
+    if (!why) return OK;
+    return fail(err, ERR_PLAN, "tp %d, dp %d, pp %d of %d devices: %s", s->tp, s->dp, s->pp, s->devices, why);
+}
+
+/* A GPT has 12 D^2 and 13 D parameters in a layer, and V + S rows of embeddings (arXiv:2104.04473, section 5.1). */
+static void gpt_name(struct claim *claim, const struct gpt_step *s)
+{
+    const double width = s->width, parameters = 12 * s->layers * width * width * (1 + 13 / (12 * width))
+        + (GPT_VOCABULARY + s->tokens) * width;
+    snprintf(claim->what, sizeof claim->what, "%.1fB on %d: tp %d pp %d dp %d, %d of %d", parameters / 1e9, s->devices,
+             s->tp, s->pp, s->dp, s->micro, s->batch);
+}
+
+enum error_code quantity_gpt_milliseconds(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    struct gpt_step s = { 0 };
+    const char *word[CLAIM_WORDS];
+    char model[GPT_WORD], size[5][GPT_WORD];
+    static const char *const flag[] = { "--batch", "--dp", "--tp", "--pp", "--micro" };
+    struct plan_numbers numbers;
+    int words = 0;
+    if (setting->plan == NULL) return fail(err, ERR_USAGE, "claims of planned steps need a planner");
+    enum error_code e = gpt_take(&s, claim, &words, word, err);
+    if (!e) e = gpt_check(&s, err);
+    if (e) return e;
+    snprintf(model, sizeof model, "gpt2:L=%d,H=%d,D=%d,F=%lld,V=%d,S=%d", s.layers, s.heads, s.width,
+             4LL * s.width, GPT_VOCABULARY, s.tokens);
+    const int value[] = { s.batch, s.dp, s.tp, s.pp, s.batch / s.dp / s.micro };
+    word[words++] = "--model", word[words++] = model;
+    for (int i = 0; i < 5; i++) {
+        snprintf(size[i], sizeof size[i], "%d", value[i]);
+        word[words++] = flag[i], word[words++] = size[i];
+    }
+    gpt_name(claim, &s);
+    e = setting->plan(&numbers, words, word, err);
+    if (!e) planned_note(claim, 1e3 * numbers.speed.seconds, &numbers, false);
+    return e;
+}
+
+/* ---- speed and memory -------------------------------------------------------------------------------------------- */
+
 enum error_code quantity_planned_tokens(struct claim *claim, const struct claims_setting *setting, struct error *err)
 {
     struct plan_numbers numbers;

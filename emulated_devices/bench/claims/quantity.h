@@ -4,7 +4,6 @@
 #define ORRERY_CLAIMS_QUANTITY_H
 
 #include "emulated_devices/bench/claims/claims.h"
-#include "emulated_devices/plan/megatron.h"
 #include "emulated_devices/schemes/pipeline/published.h"
 #include "ref/io/options.h"
 
@@ -19,10 +18,8 @@ struct quantity {
 /** The registry; ends with { 0 }. */
 extern const struct quantity quantities[];
 
-quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_step_seconds,
-            quantity_step_milliseconds, quantity_step_rate, quantity_order,
-            quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup,
-            quantity_offload_stride, quantity_planned_seconds, quantity_planned_milliseconds,
+quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup,
+            quantity_offload_stride, quantity_planned_seconds, quantity_planned_milliseconds, quantity_gpt_milliseconds,
             quantity_planned_tokens, quantity_planned_rate, quantity_planned_utilization, quantity_planned_memory,
             quantity_planned_order, quantity_planned_gain, quantity_planned_goodput, quantity_save_bytes,
             quantity_save_hidden, quantity_save_gain;
@@ -36,11 +33,5 @@ enum error_code claim_take(const struct claim *, const struct option *table, str
  *  is what was printed, not a schedule's time. */
 enum error_code claim_bubble(const struct claim *, struct published_setting *, const char **schedule, bool *formula,
                              struct error *);
-
-/* ---- megatron.c -------------------------------------------------------------------------------------------------- */
-
-/** The setting of a claim of a step of Megatron-LM, the one it is compared with, and where both were measured. */
-struct claim_step { struct megatron step, other; struct cluster cluster; };
-enum error_code claim_step(const struct claim *, struct claim_step *, struct error *);
 
 #endif

@@ -1,7 +1,6 @@
 /* published.c -- `orrery bench published`: what papers printed, beside what this program computes for the same.
  * bench.c calls bench_published_topic().  Errors: ERR_USAGE of the words, ERR_CHECK if a claim does not hold,
  * ERR_FORMAT of a file of claims. */
-#include "emulated_devices/bench/claims/fit.h"
 #include "emulated_devices/cli/bench/bench.h"
 #include "emulated_devices/cli/bench/claims_table.h"
 #include "emulated_devices/cli/bench/published_summary.h"
@@ -15,7 +14,7 @@
 
 struct asked {
     const char *folder, *measured, *only, *json, *draw;
-    bool every, searches, quiet;
+    bool every, quiet;
 };
 
 static enum error_code published_parse(struct asked *asked, int argc, char **argv, bool *help, struct error *err)
@@ -24,12 +23,10 @@ static enum error_code published_parse(struct asked *asked, int argc, char **arg
         { "--folder", "DIR", OPTION_STRING, &asked->folder,
           .help = "where published numbers are, in place of the program's own: files as those of golden/published" },
         { "--measured", "FILE", OPTION_STRING, &asked->measured,
-          .help = "steps of your own in place of all, in the columns of vtrain-node.txt or of vTrain's files" },
+          .help = "steps of your own in place of all, in the columns of vtrain-cluster.txt or of vTrain's files" },
         { "--only", "NAME", OPTION_STRING, &asked->only,
           .help = "one table alone: the name of its file in golden/published, such as megatron-core" },
         { "--every", NULL, OPTION_SWITCH, &asked->every, .help = "print every row, also of hundreds" },
-        { "--calibrate", NULL, OPTION_SWITCH, &asked->searches,
-          .help = "in place of all: search for the constants of a100-node and a100-superpod, some minutes" },
         { "--json", "FILE", OPTION_STRING, &asked->json,
           .help = "every row as JSON; - for stdout, without the tables" },
         { "--draw", "FILE", OPTION_STRING, &asked->draw,
@@ -58,27 +55,13 @@ static enum error_code published_show(struct claims *claims, const struct asked 
     return e;
 }
 
-static bool on_one_node(const struct claims *claims)
-{
-    for (int i = 0; i < claims->count; i++)
-        if (atoi(claim_word(&claims->claim[i], "--devices")) > 8) return false;
-    return true;
-}
-
-/* Steps of up to 8 devices are taken as those of a node.  Nobody says how far those of others may differ. */
+/* Nobody says how far steps of one's own may differ. */
 static enum error_code find_measured(struct claims *claims, const struct asked *asked, struct error *err)
 {
-    const char *name = "vtrain-node";
-    enum error_code e = claims_find(claims, name, asked->folder, err);
+    enum error_code e = claims_find(claims, "vtrain-cluster", asked->folder, err);
     if (!e) e = claims_replace(claims, asked->measured, err);
-    if (!e && !on_one_node(claims)) {
-        claims_free(claims);
-        name = "vtrain-cluster";
-        e = claims_find(claims, name, asked->folder, err);
-        if (!e) e = claims_replace(claims, asked->measured, err);
-    }
-    claims->musts = 0;
-    claims->title = "Measured steps of your own", claims->source = asked->measured, claims->calibrated = name;
+    claims->musts = 0, claims->brief = false;
+    claims->title = "Measured steps of your own", claims->source = asked->measured;
     return e;
 }
 
@@ -86,8 +69,8 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
                                          struct published_summary *summary, struct error *unlike, struct error *err)
 {
     static const char *const names[] = {
-        "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3", "megatron-2021", "vtrain-node",
-        "vtrain-cluster", "plan-2021", "plan-2022", "plan-vtrain", "plan-orders", "dcp-masks", "megatron-core",
+        "zero-bubble", "zero-memory", "activations", "llama3", "plan-2021", "plan-2022", "vtrain-node",
+        "vtrain-cluster", "plan-orders", "dcp-masks", "megatron-core",
         "dgx-cloud", "nemo", "torchtitan", "nanotron", "kempner",
         "torchtitan-memory", "nanotron-memory", "kempner-memory", "goodput", "saves-bytes",
         "saves-hidden", "saves-gain" };
@@ -108,21 +91,6 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
     return e;
 }
 
-/* ---- calibrating ------------------------------------------------------------------------------------------------- */
-
-static enum error_code calibrate(const char *name, const char *folder, struct error *err)
-{
-    struct claims_fit fit;
-    const enum error_code e = claims_fit(&fit, name, folder, err);
-    if (e) return e;
-    printf("%s, calibrated on %d steps of %s.txt\n\n  %-28s %12s %12s\n", fit.cluster, fit.steps, name, "", "best",
-           "in the file");
-    for (int i = 0; i < FIT_CONSTANTS; i++)
-        printf("  %-28s %12.0f %12.0f\n", fit_constant_names[i], fit.best[i], fit.in_force[i]);
-    printf("  %-28s %10.2f %% %10.2f %%\n\n", "mean error", 100 * fit.after, 100 * fit.before);
-    return OK;
-}
-
 enum error_code bench_published_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct asked asked = { .folder = NULL };
@@ -132,10 +100,6 @@ enum error_code bench_published_topic(int argc, char **argv, int *status, struct
     (void)status;
     enum error_code e = published_parse(&asked, argc, argv, &help, err);
     if (e || help) return e;
-    if (asked.searches) {
-        e = calibrate("vtrain-node", asked.folder, err);
-        return e ? e : calibrate("vtrain-cluster", asked.folder, err);
-    }
     asked.quiet = asked.json && strcmp(asked.json, "-") == 0;
     cJSON *root = asked.json ? document_start("orrery bench published") : NULL;
     e = published_compare(&asked, asked.json ? cJSON_AddArrayToObject(root, "sections") : NULL, &summary, &unlike,

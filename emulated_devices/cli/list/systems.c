@@ -47,7 +47,7 @@ static const struct published_system systems[] = {
       "bench quantized", NULL, "arXiv:2306.10209" },
     /* ---- tensor parallelism ---- */
     { "megatron-lm", "matrices cut by outputs, then by inputs", "502 petaFLOP/s on 3072 A100",
-      "bench published --only megatron-2021", NULL, "arXiv:1909.08053, arXiv:2104.04473" },
+      "bench published --only plan-2021", NULL, "arXiv:1909.08053, arXiv:2104.04473" },
     { "oneflow", "signatures say how tensors lie, and what brings them there", NULL,
       "show sbp mlp --mesh 2x3", "actors with registers and back pressure", "arXiv:2110.15032" },
     { "optimus", "matrices in tiles on a square of devices", "1.48 times as fast in training, on 64 devices",

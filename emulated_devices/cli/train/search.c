@@ -3,11 +3,13 @@
  * means that no plan fits into the memory; other errors are those of a search.  Without memory the code is
  * ERR_MEMORY. */
 #include "emulated_devices/cli/train/layered.h"
+#include "emulated_devices/cli/train/machine.h"
 #include "emulated_devices/cli/train/search_report.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/launch/stopping.h"
 #include "ref/io/output.h"
+#include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
 #include "ref/model/kinds.h"
 #include <stdlib.h>
@@ -309,11 +311,25 @@ static enum error_code search_and_report(struct searched *searched, struct error
     return json ? searched_json(searched, err) : OK;
 }
 
+/* Parse the words, and again those of a larger machine if the usual one is too small and none is named. */
+static enum error_code search_parse(struct train_options *options, struct machine_words *words, int argc, char **argv,
+                                    struct error *err)
+{
+    enum error_code e = train_parse(options, &run_search, argc, argv, err);
+    if (!e && !options->help) e = machine_choose(words, options, search_asked.devices, argc, argv, err);
+    if (e || words->argv == NULL) return e;
+    train_options_free(options);
+    e = train_parse(options, &run_search, words->argc, words->argv, err);
+    if (!e && launcher_rank() == 0) say(run_stream(options), 8, "cluster %s\n", words->why);
+    return e;
+}
+
 enum error_code command_search(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
+    struct machine_words words = { .argv = NULL };
     (void)status;
-    enum error_code e = train_parse(&o, &run_search, argc - 2, argv + 2, err);
+    enum error_code e = search_parse(&o, &words, argc - 2, argv + 2, err);
     if (!e && !o.help && launcher_rank() == 0) {
         struct searched s;
         e = searched_open(&s, &o, search_options, err);
@@ -327,5 +343,6 @@ enum error_code command_search(int argc, char **argv, int *status, struct error 
         searched_close(&s);
     }
     train_options_free(&o);
+    free(words.argv);
     return e;
 }

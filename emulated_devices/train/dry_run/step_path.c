@@ -117,7 +117,7 @@ static void step_path_follow(struct path *path)
 {
     const struct event *v = event_at(&path->w, (struct spot){ path->here.device, path->here.actor, --path->here.at });
     const struct spot own = path->here;
-    if (v->kind == EVENT_WORK) {
+    if (v->kind == EVENT_WORK || v->kind == EVENT_SHARED) {
         step_path_add(path, (struct path_piece){ .kind = PATH_WORK, .device = own.device, .what = v->what },
                       v->at - v->takes);
         return;
