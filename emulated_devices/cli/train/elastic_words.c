@@ -42,7 +42,7 @@ static enum error_code line_wrong(const struct train_options *options, int line,
 
 /* ---- what does not go with it ------------------------------------------------------------------------------------ */
 
-/* Outputs of one mesh, and state that lies outside the collection of the job's tensors. */
+/* Outputs of one mesh, and what another mesh would change. */
 static enum error_code refuse(const struct train_options *o, struct error *err)
 {
     const struct { bool given; const char *what, *why; } no[] = {
@@ -63,21 +63,30 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->live != LIVE_OFF, "--live", "a page is of one mesh" },
         { o->owners_out, "--owners-out", "owners are of one mesh" },
         { o->save_load, "--save-load", "choices are listed for one mesh" },
-        { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
         { data_outer(&o->plan.data).every > 0, "--data-parallel",
           "its replicas train apart, so another mesh has other models" },
         { data_quantises(&o->plan.data), "--quantize-weights", "blocks of codes are cut by the mesh, so that another "
           "mesh has other numbers" },
-        { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
-          "adamw and the others of one state for each weight move" },
-        { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },
     };
-    struct schedule s;
     const char *const flag = o->elastic_file ? "--elastic" : "--lose";
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
         if (no[i].given) return fail(err, ERR_USAGE, "%s: not with %s: %s", flag, no[i].what, no[i].why);
     if (o->lose && plan_has_tier(&o->plan))
         return fail(err, ERR_USAGE, "--lose: not with --offload: the engine that copies snapshots is in use");
+    return elastic_refuse_state(o, flag, err);
+}
+
+enum error_code elastic_refuse_state(const struct train_options *o, const char *flag, struct error *err)
+{
+    const struct { bool given; const char *what, *why; } no[] = {
+        { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
+        { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
+          "adamw and the others of one state for each weight move" },
+        { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },
+    };
+    struct schedule s;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (no[i].given) return fail(err, ERR_USAGE, "%s: not with %s: %s", flag, no[i].what, no[i].why);
     const enum error_code e = plan_schedule(&o->plan, &s, err);
     if (e) return e;
     const int versions = s.weight_versions;
