@@ -56,6 +56,25 @@ static enum error_code write_state(struct surviving *surviving, struct trainer *
     return e;
 }
 
+/* The snapshot has what the device had, and the trainer takes what it wants: less, where it makes rounded weights of
+ * its masters. */
+static enum error_code read_tensor(const struct collection *collection, int tensor, int device, const char **from,
+                                   struct carried *comes, struct error *err)
+{
+    struct boxes has = { 0 }, *const wants = &comes->boxes[tensor];
+    const int ndim = collection->tensor[tensor].ndim;
+    enum error_code e = collection_has(collection, tensor, device, &has, err);
+    if (!e) e = collection_wants(collection, tensor, device, wants, err);
+    char *const data = e ? NULL : calloc(tensor_part(collection, tensor, wants) + 1, 1);
+    if (!e && data == NULL) e = fail(err, ERR_MEMORY, "no memory for a device's state");
+    for (int b = 0; b < wants->count && !e; b++)
+        boxes_copy(data, wants, *from, &has, &wants->at[b], ndim, collection_size(collection, tensor));
+    comes->data[tensor] = data;
+    *from += tensor_part(collection, tensor, &has);
+    boxes_free(&has);
+    return e;
+}
+
 static enum error_code read_state(struct surviving *surviving, int device, struct carried *comes, struct error *err)
 {
     const struct collection *const collection = surviving->collection;
@@ -63,13 +82,7 @@ static enum error_code read_state(struct surviving *surviving, int device, struc
     enum error_code e = from ? carried_take(comes, collection, device, NULL, err)
         : fail(err, ERR_INTERNAL, "device %d has no snapshot of step %lld", device,
                (long long)surviving->memory.front->from);
-    for (int t = 0; t < collection->count && !e; t++) {
-        e = collection_has(collection, t, device, &comes->boxes[t], err);
-        const uint64_t bytes = e ? 0 : tensor_part(collection, t, &comes->boxes[t]);
-        comes->data[t] = e ? NULL : malloc(bytes + 1);
-        if (!e && comes->data[t] == NULL) e = fail(err, ERR_MEMORY, "no memory for a device's state");
-        if (!e) memcpy(comes->data[t], from, bytes), from += bytes;
-    }
+    for (int t = 0; t < collection->count && !e; t++) e = read_tensor(collection, t, device, &from, comes, err);
     return e;
 }
 
