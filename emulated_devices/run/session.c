@@ -402,7 +402,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     session->record.first_step = session->trainer.step;
     if (session->speaks) e = run_log_open(&session->log, &session->record, err);
     e = comm_agree(session->trainer.comm, e, err);
-    stopping_listen();
+    stopping_listen(session->speaks);
     if (!e) e = session_train(session, data, err);
     if (!e && phase_has_lost(session->phase)) return losing_gather(session->phase->losing, session->trainer.comm, err);
     if (!e) e = fail_about(err, saving_look(session, true, err), "--save");

@@ -108,7 +108,8 @@ static bool elastic_is_flag(const char *word, const char *flag)
  * the file of --elastic. */
 static bool gives_way(const char *word, const struct mesh_text *mesh)
 {
-    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose" };
+    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose",
+        "--raise" };
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (elastic_is_flag(word, axes[i])) return true;
     for (int i = 0; i < mesh->count; i++)
@@ -217,7 +218,6 @@ static enum error_code lose_read(struct lose_words *words, const struct train_op
         end += *end == ':' ? length + 1 : 0;
         if (one.step <= first || one.step > last)
             return lose_wrong(options, "the run has no such step", err);
-        if (one.device == 0) return lose_wrong(options, "device 0 reports what happens; lose another one", err);
         if (words->count == LOST_MOST) return lose_wrong(options, "at most 8 devices", err);
         const struct lose_word *const before = words->count > 0 ? &words->of[words->count - 1] : NULL;
         if (before && (one.step < before->step || (one.step == before->step && one.moment != before->moment)))
@@ -237,7 +237,7 @@ static int rank_before(const int *process, int devices, int device)
 }
 
 /* Devices of the job in the order of their ranks: those that keep their coordinates on the other axes, then any that
- * is left.  Device 0, which reports, stays rank 0.
+ * is left.  Device 0 stays rank 0, unless it is lost.
  * @param axis  on which the places of the lost devices end; AXIS_COUNT: others take their places. */
 static bool choose_process(int *to, int wanted, const struct plan *before, const int *process, int started,
                            const struct losses *gone, const struct losses *all_gone, int axis)
@@ -259,7 +259,7 @@ static bool choose_process(int *to, int wanted, const struct plan *before, const
                 && rank_before(to, count, d) < 0) to[i] = d;
     for (int i = 0; i < count; i++)
         if (losses_has(all_gone, to[i])) return false;
-    if (count == wanted && rank_before(to, count, 0) < 0) to[0] = 0;
+    if (count == wanted && rank_before(to, count, 0) < 0 && !losses_has(all_gone, 0)) to[0] = 0;
     return count == wanted;
 }
 
@@ -367,6 +367,8 @@ enum error_code elastic_read(struct train_options *options, const struct run_kin
     char *text = NULL;
     size_t count = 0, lines = 1 + LOST_MOST;
     struct lose_words lost = { 0 };
+    if (options->raise && options->lose == NULL)
+        return fail(err, ERR_USAGE, "--raise %d: is for the devices that are left after --lose", options->raise);
     if (options->elastic_file == NULL && options->lose == NULL) return OK;
     enum error_code e = refuse(options, err);
     if (!e && options->lose) e = lose_read(&lost, options, err);
