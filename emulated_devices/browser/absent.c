@@ -124,7 +124,7 @@ void set_wait_limit(double seconds) { (void)seconds; }
 enum error_code set_backend(const char *name, struct error *err) { return (void)name, (void)err, OK; }
 
 int stopping_asked(void) { return 0; }
-void stopping_listen(void) { }
+void stopping_listen(bool speaks) { (void)speaks; }
 const char *stopping_name(int signal) { return (void)signal, ""; }
 
 /* ---- LAPACK: only devices with numbers ask for singular vectors -------------------------------------------------- */

@@ -311,7 +311,7 @@ enum error_code check_watch(const struct check_options *options, const struct go
     cJSON *const root = document ? document_start("orrery check --watch") : NULL;
     w.steps = root ? cJSON_AddArrayToObject(root, "steps") : NULL;
     w.arrivals.tell = watch_hear, w.arrivals.context = &w;
-    stopping_listen();
+    stopping_listen(true);
     say(w.out, 8, "golden  %s", options->golden);
     say(w.out, 8, "watched %s, steps 1 to %lld, %g s for each\n", options->actual, (long long)last, options->timeout);
     fflush(w.out);

@@ -1,4 +1,4 @@
-/* reshard.c -- `orrery reshard`: a sharded checkpoint for another mesh.  main.c calls command_reshard().  Errors:
+/* reshard.c -- `orrery reshard`: a sharded checkpoint for another mesh, or a model for other programs.  main.c calls command_reshard().  Errors:
  * ERR_USAGE of the words, ERR_PLAN of a mesh that the state does not fit, ERR_FORMAT and ERR_FILE of the folders,
  * ERR_CHECK if other bytes were moved than foreseen. */
 #include "emulated_devices/cli/cli.h"
@@ -11,24 +11,33 @@
 #include "ref/io/document.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
+#include "ref/model/params.h"
+#include "ref/model/weights.h"
+#include "ref/model/weights_cut.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-struct reshard_options { const char *dir, *to, *out; };
+struct reshard_options { const char *dir, *to, *out; uint64_t size; };
 
 static enum error_code parse(struct reshard_options *options, int argc, char **argv, bool *help, struct error *err)
 {
     const struct option table[] = {
         { "DIR", NULL, OPTION_STRING, &options->dir, .required = true,
-          .help = "a checkpoint of `orrery train --save DIR --sharded`" },
-        { "--to", "WORDS", OPTION_STRING, &options->to, .required = true,
+          .help = "a checkpoint of `orrery train --save DIR --sharded`; with --file-size any checkpoint" },
+        { "--to", "WORDS", OPTION_STRING, &options->to,
           .help = "the new mesh in quotes, as `orrery train` takes it, such as \"--dp 2 --tp 4\"" },
         { "--out", "DIR", OPTION_STRING, &options->out,
           .help = "the folder to write; default: none, and it is only said what would move" },
+        { "--file-size", "SIZE", OPTION_SIZE, &options->size, .min = 1, .max = 1e15,
+          .help = "in place of --to: write the model alone into --out, as transformers reads it: config.json, and "
+                  "files of at most this size with an index, such as 5GB" },
         { 0 }
     };
-    return parse_command("reshard", "DIR --to WORDS [--out DIR]",
+    return parse_command("reshard", "DIR --to WORDS [--out DIR]  |  orrery reshard DIR --file-size SIZE --out DIR",
                          "Cut a sharded checkpoint for another mesh. Device n keeps what it has; what it lacks comes\n"
                          "from other devices' files, and no way moves fewer bytes. The new folder is the one that a\n"
                          "run on the new mesh would have saved at the same step.", argc - 2, argv + 2, table, help,
@@ -105,6 +114,61 @@ static enum error_code reshard_run(const struct train_options *run, const struct
     return e;
 }
 
+/* ---- a model for other programs ---------------------------------------------------------------------------------- */
+
+/* A folder that has a model would have files of both afterwards. */
+static enum error_code make_folder(const char *dir, struct error *err)
+{
+    static const char *const files[] = { WEIGHTS_FILE, WEIGHTS_FILE ".index.json" };
+    char path[4200];
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        snprintf(path, sizeof path, "%.4000s/%s", dir, files[i]);
+        if (access(path, F_OK) == 0)
+            return fail(err, ERR_FILE, "--out %s: has a model already; give another folder", printable_path(dir).text);
+    }
+    if (mkdir(dir, 0777) == 0 || errno == EEXIST) return OK;
+    return fail(err, ERR_FILE, "--out %s: cannot be made: %s", printable_path(dir).text, strerror(errno));
+}
+
+static enum error_code model_write(const struct reshard_options *options, const struct checkpoint *saved,
+                                   struct error *err)
+{
+    struct model_config config;
+    struct transformer model;
+    int files = 0;
+    const cJSON *const dtype = cJSON_GetObjectItemCaseSensitive(saved->run, "--dtype");
+    const bool wide = cJSON_IsString(dtype) && strcmp(dtype->valuestring, dtype_name(F64)) == 0;
+    enum error_code e = checkpoint_config(saved, &config, err);
+    if (!e) e = transformer_open(&model, &config, wide ? F64 : F32, 0, err);
+    if (e) return e;
+    e = checkpoint_load_serial(&model, saved, err);
+    if (!e) e = make_folder(options->out, err);
+    if (!e) e = fail_about(err, weights_save(&model, options->out, err), "--out");
+    if (!e) e = fail_about(err, weights_cut(options->out, options->size, &files, err), "--out");
+    if (!e) {
+        const double elements = (double)model_elements(&config);
+        say(stdout, 8, "wrote   %s: %s parameters of step %lld in %d file%s%s", printable_path(options->out).text,
+            count_format(elements).text, (long long)saved->step, files, plural(files),
+            files > 1 ? " with an index" : "");
+        json_add(document_data(), "step %g parameters %g files %d", (double)saved->step, elements, files);
+    }
+    transformer_close(&model);
+    return e;
+}
+
+static enum error_code model_run(const struct reshard_options *options, struct error *err)
+{
+    struct checkpoint saved;
+    if (options->to || options->out == NULL)
+        return fail(err, ERR_USAGE, "--file-size: writes a model for other programs into --out DIR, and takes no --to");
+    enum error_code e = checkpoint_open(&saved, options->dir, err);
+    if (e) return e;
+    e = saved.there ? model_write(options, &saved, err)
+        : fail(err, ERR_USAGE, "%s: is no checkpoint of orrery", printable_path(options->dir).text);
+    checkpoint_close(&saved);
+    return e;
+}
+
 enum error_code command_reshard(int argc, char **argv, int *status, struct error *err)
 {
     struct reshard_options o = { 0 };
@@ -115,6 +179,8 @@ enum error_code command_reshard(int argc, char **argv, int *status, struct error
     (void)status;
     enum error_code e = parse(&o, argc, argv, &help, err);
     if (e || help) return e;
+    if (o.size > 0) return model_run(&o, err);
+    if (o.to == NULL) return fail(err, ERR_USAGE, "--to: a mesh is missing, such as --to \"--dp 2 --tp 4\"");
     e = mesh_text_read(&mesh, o.to, "--to", err);
     if (e) return e;
     e = read_plan(&run, &o, &mesh, words, err);

@@ -141,20 +141,29 @@ static bool does_not_end(struct watch *watch)
     return measure_now() - watch->gone > start_limit();
 }
 
+/* The first report of a death that is read need not be of the first death. */
+static const double NAMING = 0.05;      /* seconds in which witnesses report a death */
+
+static bool has_died(const struct watch *watch) { return watch->lost_pid != 0 || watch->orphaned; }
+
 /* Watch until both streams have ended; or mpiexec has ended and no more output comes; or the job was told to end and
- * did not; or devices do not start, or have ended and mpiexec does not. */
-static void watch_job(struct watch *watch, struct family *family)
+ * did not; or devices do not start, or have ended and mpiexec does not.
+ * @param again  the job is to begin anew: then a death ends it at once. */
+static void watch_job(struct watch *watch, struct family *family, bool again)
 {
-    double asked = 0, ended = 0, patient = 0;
+    double asked = 0, ended = 0, patient = 0, died = 0;         /* when each was seen; 0: not so far */
     watch->heard = measure_now();
     while (watch->stream[0].from >= 0 || watch->stream[1].from >= 0) {
         struct pollfd p[2] = { { .fd = watch->stream[0].from, .events = POLLIN },
                                { .fd = watch->stream[1].from, .events = POLLIN } };
-        const int ready = poll(p, 2, 200);              /* negative numbers are ignored */
+        const int ready = poll(p, 2, died > 0 ? (int)(1000 * NAMING) : 200);    /* negative numbers are ignored */
         for (int i = 0; i < 2 && ready > 0; i++)
             if (p[i].revents) watch_read(watch, &watch->stream[i]);
         family_reap(family);
         if (family->job_ended && ended == 0) ended = measure_now();
+        if (watch->ended == 0) watch->ended = ended;
+        if (again && died == 0 && has_died(watch)) died = measure_now();
+        if (died > 0 && (ready == 0 || measure_now() - died > NAMING)) return;
         if (family->job_ended && (ready == 0 || measure_now() - ended > PROMPT)) return;
         if (!family->job_ended) say_silence(watch, family);
         if (!family->job_ended && has_stalled(watch)) watch->stalled = true;
@@ -350,7 +359,7 @@ static enum error_code report_no_end(int devices, struct error *err)
 }
 
 /* A killed device prints nothing; messages of other devices are then consequences. */
-static enum error_code report_end_of_job(const struct watch *watch, int how, int devices, int *status,
+static enum error_code report_end_of_job(const struct watch *watch, int how, int devices, int *status, double *died,
                                          struct error *err)
 {
     *status = WIFEXITED(how) ? WEXITSTATUS(how) : 1;
@@ -359,10 +368,14 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
     if (watch->stalled) return report_stall(watch, devices, err);
     if (watch->lingers && !watch->said[0]) return report_no_end(devices, err);
     /* MPI may also have detected it */
-    if (watch->lost_pid == 0 && !watch->said[0] && (WIFSIGNALED(how) || watch->orphaned))
+    if (watch->lost_pid == 0 && !watch->said[0] && (WIFSIGNALED(how) || watch->orphaned)) {
+        *died = watch->ended;
         return report_death_of_manager(watch, how, err);
-    if (watch->lost_pid || (watch->died && !watch->said[0] && !watch->mpi_failed[0]))
+    }
+    if (watch->lost_pid || (watch->died && !watch->said[0] && !watch->mpi_failed[0])) {
+        *died = watch->lost_pid ? watch->lost_when : measure_now();
         return report_death(watch, devices, err);
+    }
     if (watch->mpi_failed[0] && !watch->said[0])
         return fail(err, ERR_COMM, "MPI could not be started: %s; `orrery doctor` looks at this machine",
                     watch->mpi_failed);
@@ -415,7 +428,9 @@ static bool started_alone_by_srun(struct error *err)
     return true;
 }
 
-enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *err)
+/* @param again  the job is to begin anew after a death.  @param[out] died  when that was; 0: none has ended it. */
+static enum error_code launch_once(int devices, int argc, char **argv, bool again, int *status, double *died,
+                                   struct error *err)
 {
     struct watch w;
     struct family f = { .job = -1 };
@@ -445,8 +460,9 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
     close(into.out), close(into.errors), close(into.lifeline);
     if (f.job > 0) {
         const pid_t guardian = start_guardian(f.job, &w, lifeline, &line);
-        watch_job(&w, &f);
-        left = family_end(&f, &w, caught || w.write_errno || w.stalled || w.lingers ? 0 : PROMPT);
+        watch_job(&w, &f, again);
+        const bool ends = caught || w.write_errno || w.stalled || w.lingers || (again && has_died(&w));
+        left = family_end(&f, &w, ends ? 0 : PROMPT);
         dismiss_guardian(guardian, line);
     }
     close(lifeline);
@@ -458,8 +474,25 @@ enum error_code launch_devices(int devices, int argc, char **argv, int *status, 
         die_of(caught);
     }
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
-                  : report_end_of_job(&w, f.how, devices, status, err);
+                  : report_end_of_job(&w, f.how, devices, status, died, err);
     if (e && w.known == 0) add_noise(&w, err);
     free(w.process);
     return e;
+}
+
+enum error_code launch_devices_again(int devices, int argc, char **argv, launch_again_fn *again, void *context,
+                                     int *status, struct error *err)
+{
+    enum error_code e;
+    struct job_death death = { .what = err->text };
+    do {
+        death.when = 0;
+        e = launch_once(devices, argc, argv, again != NULL, status, &death.when, err);
+    } while (e && death.when > 0 && again && again(context, &death));
+    return e;
+}
+
+enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *err)
+{
+    return launch_devices_again(devices, argc, argv, NULL, NULL, status, err);
 }

@@ -105,6 +105,20 @@ bool launcher_is_parent(void);
  */
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
+/* How a job has ended whose process was killed: a device, mpiexec or what stands between them. */
+struct job_death {
+    double when;                        /* by measure_now() */
+    const char *what;                   /* the line that says so */
+};
+
+/** Whether the devices are started again.  All processes of the job have ended. */
+typedef bool launch_again_fn(void *context, const struct job_death *);
+
+/** The same, but a job of which a process was killed ends at once, and `again` is asked whether it begins anew.
+ *  @return as launch_devices, of the last job. */
+enum error_code launch_devices_again(int devices, int argc, char **argv, launch_again_fn *again, void *context,
+                                     int *status, struct error *err);
+
 /**
  * Run this program with other words, without input and output, and wait for it.
  * @param words  [0] the program, then its words; ends with NULL.

@@ -59,7 +59,7 @@ static uint64_t left_in_group(const char *limit, const char *used)
     return left;
 }
 
-static uint64_t free_memory(void)
+uint64_t machine_free_memory(void)
 {
     return less(system_free_memory(), left_in_group("memory.max", "memory.current"));
 }
@@ -91,7 +91,7 @@ static enum error_code machine_check_files(int devices, struct error *err)
 
 enum error_code machine_check_memory(int devices, uint64_t model, struct error *err)
 {
-    const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = free_memory();
+    const uint64_t bytes = (uint64_t)devices * DEVICE_BYTES + model, memory = machine_free_memory();
     char of_it[80] = "not counting the model";
     if (bytes <= memory) return OK;
     if (model > 0) snprintf(of_it, sizeof of_it, "at least %s of it for the model", size_format(model).text);

@@ -1,4 +1,5 @@
-/* machine.h -- checks that this machine has room for a job.  launch.c and run/session.c call these functions. */
+/* machine.h -- checks that this machine has room for a job.  launch.c, and
+ * files of run/ call these functions. */
 #ifndef ORRERY_LAUNCH_MACHINE_H
 #define ORRERY_LAUNCH_MACHINE_H
 
@@ -18,5 +19,9 @@ enum error_code machine_check(int devices, struct error *);
  * @return OK, or ERR_MEMORY naming what is missing.
  */
 enum error_code machine_check_memory(int devices, uint64_t model, struct error *);
+
+/** Bytes of memory that this process may still take, with its control groups' limits.
+ *  @return UINT64_MAX: nobody tells. */
+uint64_t machine_free_memory(void);
 
 #endif

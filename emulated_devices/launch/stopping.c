@@ -1,5 +1,5 @@
 /* stopping.c -- notes a signal that asks a run to end after its step.  run/session.c installs the handlers;
- * run/between.c asks between steps.  Among launched devices, only rank 0 listens.  No function reports errors. */
+ * run/between.c asks between steps.  Among launched devices, only the one that speaks listens.  No function reports errors. */
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/launch/launch.h"
 #include <signal.h>
@@ -33,10 +33,10 @@ static void listen_to(int number)
     if (before.sa_handler != SIG_IGN) sigaction(number, &act, NULL);
 }
 
-void stopping_listen(void)
+void stopping_listen(bool speaks)
 {
     const bool launched = under_launcher() && getenv("ORRERY_LAUNCHED") != NULL;
-    if (launched && launcher_rank() != 0) return;
+    if (launched && !speaks) return;
     listen_to(launched ? ASKED_BY_INT : SIGINT);
     listen_to(launched ? ASKED_BY_TERM : SIGTERM);
     if (launched) announce_stopping();

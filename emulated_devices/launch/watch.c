@@ -104,6 +104,7 @@ static void remember_loss(struct watch *watch, const char *text)
     if (watch->said[0]) return;
     if (orphan) {
         watch->orphaned = true;
+        if (watch->ended == 0 || when < watch->ended) watch->ended = when;
         return;
     }
     if (number == SIGABRT) when += LINGER;

@@ -53,6 +53,7 @@ struct watch {
     long lost_pid;                      /* the first process that ended without a last message; 0: none */
     int lost_rank;                      /* -1: not told */
     bool orphaned;                      /* devices have ended because MPICH's proxy, which started them, has ended */
+    double ended;                       /* when mpiexec's end or the proxy's was noticed; 0: neither */
     int lost_signal;                    /* the signal that ended it */
     double lost_when;                   /* when it ended; for an abort: when its device had lingered */
     char said[LINE];                    /* the first error line of a device; shown at the end */

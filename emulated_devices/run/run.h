@@ -46,6 +46,9 @@ struct train_options {
     int log_every, eval_every, save_every;      /* steps; 0: never */
     const char *elastic_file;           /* of --elastic; NULL: not given */
     const char *lose;                   /* of --lose; NULL: not given */
+    int raise;                          /* --raise: percent by which clock rates can rise after a loss; 0: not */
+    int survive;                        /* --survive: kills after which the run goes on; 0: none */
+    struct surviving *surviving;        /* a device's part of such a run; NULL: this is none; its runner's */
     struct elastic *elastic;            /* what both say (elastic/elastic.h); NULL: the mesh does not change; owned */
     int64_t later_steps;                /* of the run on later meshes; 0: these are the last */
     bool sharded;                       /* --sharded: every device writes its own boxes of --save's checkpoint */

@@ -8,6 +8,7 @@
 #include "emulated_devices/run/page.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/run/session.h"
+#include "emulated_devices/run/survive/surviving.h"
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/train/dry_run/alone.h"
@@ -270,12 +271,19 @@ static struct losing *losing_of(const struct session *session)
     return session->phase ? session->phase->losing : NULL;
 }
 
+static struct surviving *surviving_of(const struct session *session)
+{
+    return session->phase ? session->phase->surviving : NULL;
+}
+
 static enum error_code session_step_begins(void *context, struct trainer *trainer, struct training_step *step,
                                            struct error *err)
 {
     struct session_watch *const watch = context;
     watch->before = calls_so_far(watch->session);
-    return losing_at(losing_of(watch->session), STEP_BEGINS, trainer, step, err);
+    const enum error_code e = surviving_at(surviving_of(watch->session), STEP_BEGINS, trainer, step,
+                                           watch->session->options, err);
+    return e ? e : losing_at(losing_of(watch->session), STEP_BEGINS, trainer, step, err);
 }
 
 /* The update changes what --save-async copies. */
@@ -356,7 +364,8 @@ static enum error_code session_step_ended(void *context, struct trainer *trainer
         report_step(&r->record, i);
     }
     if (i == 0 && has_profile(r->options)) r->profile = profile_describe(&r->trace, trainer->comm->size);
-    enum error_code e = film_step(r, i, err);
+    enum error_code e = surviving_at(surviving_of(r), STEP_ENDED, trainer, step, r->options, err);
+    if (!e) e = film_step(r, i, err);
     if (!e) e = bring_choices(r, i, err);
     if (!e) e = between_steps(r, watch->data, i, err);
     end_trace(r, i + 1);
@@ -393,7 +402,7 @@ static enum error_code train_steps(struct session *session, const struct train_d
     session->record.first_step = session->trainer.step;
     if (session->speaks) e = run_log_open(&session->log, &session->record, err);
     e = comm_agree(session->trainer.comm, e, err);
-    stopping_listen();
+    stopping_listen(session->speaks);
     if (!e) e = session_train(session, data, err);
     if (!e && phase_has_lost(session->phase)) return losing_gather(session->phase->losing, session->trainer.comm, err);
     if (!e) e = fail_about(err, saving_look(session, true, err), "--save");

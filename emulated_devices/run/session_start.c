@@ -9,6 +9,7 @@
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/run.h"
 #include "emulated_devices/run/session.h"
+#include "emulated_devices/run/survive/surviving.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
 #include "ref/io/output.h"
 #include "ref/machine/threads.h"
@@ -141,7 +142,8 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         if (!e) e = session_load_data(&data, options, err);
         if (!e && comm->rank == 0) e = train_check_saved(options, &data, overridden, sizeof overridden, err);
         if (!e && comm->rank == 0) e = lock_outputs(options, err);
-        if (!e && comm->rank == 0) e = session_check_series(options, err);
+        /* After a kill the later checkpoint is the run's own. */
+        if (!e && comm->rank == 0 && !surviving_again(options)) e = session_check_series(options, err);
         if (!e && comm->rank == 0) e = session_probe_outputs(options, err);
         if (!e && comm->rank == 0)
             e = under_launcher() ? check_budget(options, &together, err) : session_check_memory(options, err);
@@ -149,6 +151,7 @@ enum error_code session_run(struct comm *comm, const struct train_options *optio
         if (!e && !options->golden) e = agree_on_data(comm, &data, err);
     }
     if (!e && options->golden) e = train_golden(comm, options, &data, err);
+    else if (!e && options->survive) e = surviving_run(comm, options, &data, overridden, status, err);
     else if (!e && options->elastic) e = elastic_run(comm, options, &data, overridden, status, err);
     else if (!e) e = session_on_device(comm, options, &data, overridden, NULL, status, err);
     if (comm->rank == 0) keeping_release();

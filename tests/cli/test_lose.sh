@@ -40,8 +40,8 @@ test_other_meshes() {
     loses '--tp 3' '2:1:gather'
     loses '--dp 5 --zero 3' '4:4:update'
     loses '--dp 2 --cp 2 --zero 2' '2:2:reduction'
-    loses '--dp 4 --zero 1' '2:2,2:3'
-    model=mixtral-tiny loses '--dp 2 --ep 2' '2:3:update'
+    loses '--dp 4 --zero 1' '2:1,2:3'
+    model=mixtral-tiny loses '--dp 2 --ep 2 --balance-over batch' '2:3:update'
 }
 
 # With processes, as in one process; the device comes back by --elastic.
@@ -56,6 +56,46 @@ test_processes_and_coming_back() {
     expect_same whole lost
     expect_out '^elastic after step 4: --dp 2 becomes --dp 3'
     grep -q '"moment":[[:space:]]*"update"' lost.json || complain 'the JSON does not say the moment'
+}
+
+# Device 0 reports what happens; after its loss another one does.
+test_device_0() {
+    make_text
+    more='--json lost.json' loses '--dp 3 --zero 2' '2:0:update'
+    expect_out '^lost    device 0 in step 2'
+    [ "$(awk '/"earlier_losses":/ { print; exit }' lost.json | grep -oE '[0-9]+\.[0-9]+' | wc -l)" = 1 ] || complain 'the JSON does not have the first loss'
+    grep -q '"restored_bytes":' lost.json && grep -qE '"done_ps":[[:space:]]*[1-9]' lost.json || complain 'the JSON does not have what was lost'
+    loses '--dp 4' '2:0:forward,3:1:reduction'
+    local words="train --model tiny --data $text $small --steps 5 --dp 3 --zero 2"
+    run $words;                                         expect_status 0
+    losses_of >whole; grep '^bits' "$place/out" >>whole
+    echo '4 --dp 3' >back
+    run $words --lose 2:0:backward --elastic back --save saved;       expect_status 0; expect_silent
+    { losses_of; grep '^bits' "$place/out"; } >lost
+    expect_same whole lost
+    run train --resume saved --steps 0;                 expect_status 0; expect_silent
+    [ "$TIER" = verify ] || return 0
+    loses '--pp 3 --micro 2' '2:0:gather'
+    loses '--dp 2 --tp 2 --zero 1' '2:0,3:1:update'
+    run $words --lose 2:0:update;                       expect_status 0; expect_silent
+}
+
+# Copies of three and two sequences: those of three compute faster, up to what they may, and the bits stay.
+test_clock_rates_rise() {
+    make_text
+    local usual raised
+    more='--json usual.json' loses '--dp 4' '2:3:update'
+    more='--raise 20 --json raised.json' loses '--dp 4' '2:3:update'
+    expect_out '^raised  the clock rates of 2 devices, by up to 20 %'
+    usual=$(grep -oE '"virtual_computing_ps":[[:space:]]*[0-9]+' usual.json | grep -oE '[0-9]+$' | tr '\n' ' ')
+    raised=$(grep -oE '"virtual_computing_ps":[[:space:]]*[0-9]+' raised.json | grep -oE '[0-9]+$' | tr '\n' ' ')
+    # The least that computing can take is that of the rate; what moves bytes takes as long as before.
+    awk -v a="$usual" -v b="$raised" 'BEGIN { split(a, x, " "); split(b, y, " ")
+        exit !(y[1] < x[1] && y[1] * 1.2 >= x[1] && y[2] == y[1] && y[3] == x[3] && y[1] >= y[3]) }' ||
+        complain "the devices compute for $raised ps, and $usual ps without"
+    more='--raise 80' loses '--dp 4' '2:3:update'
+    expect_out '^raised  the clock rates of 2 devices, by up to 50 %'
+    run train --model tiny --data "$text" $small --dp 4 --raise 20;   expect_status 2; expect_error '--raise 20: is for the devices that are left'
 }
 
 # Two neighbours at once: what only one of them had, nobody has.
@@ -74,11 +114,10 @@ test_what_is_refused() {
     run $words --lose 2:1:never;                        expect_status 2; expect_error '--lose 2:1:never: must be'
     run $words --lose 9:1;                              expect_status 2; expect_error '--lose 9:1: the run has no such step'
     run $words --lose 2:7;                              expect_status 2; expect_error '--lose 2:7: device 7 has no part in step 2'
-    run $words --lose 2:0;                              expect_status 2; expect_error '--lose 2:0: device 0 reports'
     run $words --lose 2:1:save;                         expect_status 2; expect_error '--lose 2:1:save: nothing is saved without --save DIR'
     run $words --lose 2:1,1:2;                          expect_status 2; expect_error '--lose 2:1,1:2: steps must ascend'
     words="train --model tiny --data $text --batch 8 --seq 8 --steps 3 --dp 3"
     run $words --lose 2:1 --optimizer galore --rank 2;  expect_status 2; expect_error '--lose: not with --optimizer'
 }
 
-run_tests test_every_moment test_other_meshes test_processes_and_coming_back test_two_at_once test_what_is_refused
+run_tests test_device_0 test_clock_rates_rise test_every_moment test_other_meshes test_processes_and_coming_back test_two_at_once test_what_is_refused

@@ -120,4 +120,34 @@ test_what_is_wrong_is_named() {
     run reshard whole --to '--dp 2';                    expect_status 1; expect_error 'whole: has whole tensors, which a run on any mesh reads'
 }
 
-run_tests test_any_mesh_reads_them test_replicas_and_states test_reshard test_kinds_replace_each_other test_killed_while_saving test_what_is_wrong_is_named
+# A model for other programs: files of at most the size, whole tensors, an index of all; the model is the run's.
+test_files_for_other_programs() {
+    local bits size file of
+    make_text
+    for of in '--model tiny --dp 2 --tp 2 --sharded' '--model tiny --dp 2 --dtype bf16' '--model mixtral-tiny --dp 2 --ep 2 --sharded'; do
+        rm -rf run out again
+        run train $of --data "$text" --batch 4 --seq 8 --steps 2 --save run;        expect_status 0
+        bits=$(grep -o 'fingerprint [0-9a-f]*' <<<"$out")
+        run reshard run --file-size 100KiB --out out;       expect_status 0; expect_silent
+        expect_out '^wrote   out: .* parameters of step 2 in [0-9]+ files with an index'
+        [ ! -e out/model.safetensors ] || complain 'the whole file is still there'
+        for file in out/model-*.safetensors; do
+            size=$(stat -c %s "$file")
+            [ "$size" -le 140000 ] || [ "$(grep -c "${file#out/}" out/model.safetensors.index.json)" = 1 ] || complain "$file has $size bytes"
+            grep -q "${file#out/}" out/model.safetensors.index.json || complain "the index does not have $file"
+        done
+        run train --model out --data "$text" --batch 4 --seq 8 --steps 0 $(grep -o -- '--dtype bf16' <<<"$of")
+        expect_status 0
+        grep -q "$bits" <<<"$out" || complain "the model is not the run's: $bits"
+        [ "$TIER" = verify ] || break
+    done
+    run reshard run --file-size 1GB --out one;          expect_status 0; expect_out 'in 1 file$'; expect_file one/model.safetensors
+    run reshard run --file-size 1GB --out one;          expect_status 1; expect_error '--out one: has a model already'
+    run reshard run --file-size 1GB;                    expect_status 2; expect_error '--file-size: writes a model for other programs into --out DIR'
+    run reshard run;                                    expect_status 2; expect_error '--to: a mesh is missing'
+    run reshard one --file-size 1GB --out two;          expect_status 2; expect_error 'one: is no checkpoint of orrery'
+    rm run/*.safetensors; [ ! -e two ] || complain 'a refused command leaves a folder'
+    run reshard run --file-size 1GB --out two;          expect_status 1
+}
+
+run_tests test_files_for_other_programs test_any_mesh_reads_them test_replicas_and_states test_reshard test_kinds_replace_each_other test_killed_while_saving test_what_is_wrong_is_named

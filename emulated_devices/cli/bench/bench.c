@@ -49,6 +49,8 @@ static const struct command topics[] = {
     { "paths", "flows over leaves and spines: paths by a hash beside paths assigned for all together",
       bench_paths_topic },
     { "packing", "columns, heads, halos and boxes: packing them, and how they are best sent", bench_packing_topic },
+    { "recovery", "a lost device: groups built anew or edited, steps without it, layers that move",
+      bench_recovery_topic },
     { "recorder", "what it costs that devices always record their collectives", bench_recorder_topic },
     { "check", "the speed and memory of `orrery check`, on a dump that is made for it", bench_check_topic },
     { 0 }

@@ -42,7 +42,7 @@ static enum error_code line_wrong(const struct train_options *options, int line,
 
 /* ---- what does not go with it ------------------------------------------------------------------------------------ */
 
-/* Outputs of one mesh, and state that lies outside the collection of the job's tensors. */
+/* Outputs of one mesh, and what another mesh would change. */
 static enum error_code refuse(const struct train_options *o, struct error *err)
 {
     const struct { bool given; const char *what, *why; } no[] = {
@@ -63,21 +63,30 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->live != LIVE_OFF, "--live", "a page is of one mesh" },
         { o->owners_out, "--owners-out", "owners are of one mesh" },
         { o->save_load, "--save-load", "choices are listed for one mesh" },
-        { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
         { data_outer(&o->plan.data).every > 0, "--data-parallel",
           "its replicas train apart, so another mesh has other models" },
         { data_quantises(&o->plan.data), "--quantize-weights", "blocks of codes are cut by the mesh, so that another "
           "mesh has other numbers" },
-        { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
-          "adamw and the others of one state for each weight move" },
-        { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },
     };
-    struct schedule s;
     const char *const flag = o->elastic_file ? "--elastic" : "--lose";
     for (size_t i = 0; i < sizeof no / sizeof *no; i++)
         if (no[i].given) return fail(err, ERR_USAGE, "%s: not with %s: %s", flag, no[i].what, no[i].why);
     if (o->lose && plan_has_tier(&o->plan))
         return fail(err, ERR_USAGE, "--lose: not with --offload: the engine that copies snapshots is in use");
+    return elastic_refuse_state(o, flag, err);
+}
+
+enum error_code elastic_refuse_state(const struct train_options *o, const char *flag, struct error *err)
+{
+    const struct { bool given; const char *what, *why; } no[] = {
+        { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
+        { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
+          "adamw and the others of one state for each weight move" },
+        { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },
+    };
+    struct schedule s;
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++)
+        if (no[i].given) return fail(err, ERR_USAGE, "%s: not with %s: %s", flag, no[i].what, no[i].why);
     const enum error_code e = plan_schedule(&o->plan, &s, err);
     if (e) return e;
     const int versions = s.weight_versions;
@@ -99,7 +108,8 @@ static bool elastic_is_flag(const char *word, const char *flag)
  * the file of --elastic. */
 static bool gives_way(const char *word, const struct mesh_text *mesh)
 {
-    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose" };
+    static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose",
+        "--raise" };
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (elastic_is_flag(word, axes[i])) return true;
     for (int i = 0; i < mesh->count; i++)
@@ -208,7 +218,6 @@ static enum error_code lose_read(struct lose_words *words, const struct train_op
         end += *end == ':' ? length + 1 : 0;
         if (one.step <= first || one.step > last)
             return lose_wrong(options, "the run has no such step", err);
-        if (one.device == 0) return lose_wrong(options, "device 0 reports what happens; lose another one", err);
         if (words->count == LOST_MOST) return lose_wrong(options, "at most 8 devices", err);
         const struct lose_word *const before = words->count > 0 ? &words->of[words->count - 1] : NULL;
         if (before && (one.step < before->step || (one.step == before->step && one.moment != before->moment)))
@@ -228,7 +237,7 @@ static int rank_before(const int *process, int devices, int device)
 }
 
 /* Devices of the job in the order of their ranks: those that keep their coordinates on the other axes, then any that
- * is left.  Device 0, which reports, stays rank 0.
+ * is left.  Device 0 stays rank 0, unless it is lost.
  * @param axis  on which the places of the lost devices end; AXIS_COUNT: others take their places. */
 static bool choose_process(int *to, int wanted, const struct plan *before, const int *process, int started,
                            const struct losses *gone, const struct losses *all_gone, int axis)
@@ -250,7 +259,7 @@ static bool choose_process(int *to, int wanted, const struct plan *before, const
                 && rank_before(to, count, d) < 0) to[i] = d;
     for (int i = 0; i < count; i++)
         if (losses_has(all_gone, to[i])) return false;
-    if (count == wanted && rank_before(to, count, 0) < 0) to[0] = 0;
+    if (count == wanted && rank_before(to, count, 0) < 0 && !losses_has(all_gone, 0)) to[0] = 0;
     return count == wanted;
 }
 
@@ -358,6 +367,8 @@ enum error_code elastic_read(struct train_options *options, const struct run_kin
     char *text = NULL;
     size_t count = 0, lines = 1 + LOST_MOST;
     struct lose_words lost = { 0 };
+    if (options->raise && options->lose == NULL)
+        return fail(err, ERR_USAGE, "--raise %d: is for the devices that are left after --lose", options->raise);
     if (options->elastic_file == NULL && options->lose == NULL) return OK;
     enum error_code e = refuse(options, err);
     if (!e && options->lose) e = lose_read(&lost, options, err);

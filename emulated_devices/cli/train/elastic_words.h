@@ -15,4 +15,8 @@
 enum error_code elastic_read(struct train_options *options, const struct run_kind *, struct error *);
 void elastic_free(struct train_options *options);
 
+/** Refuse a plan with state outside the collection of the job's tensors, or with two versions of it.
+ *  @param flag  that asks for the state, for the error.  @return OK, ERR_USAGE or ERR_MEMORY. */
+enum error_code elastic_refuse_state(const struct train_options *, const char *flag, struct error *);
+
 #endif

@@ -11,7 +11,8 @@
     "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
     "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
     "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
-    "--record", "--disturb", "--sharded", "--save-async", "--lose", "--elastic", "--save-every",    \
+    "--record", "--disturb", "--sharded", "--save-async", "--lose", "--raise", "--elastic",        \
+    "--survive", "--save-every",                                                                    \
     "--keep", "--eval-every", "--owners-out",                                                       \
     "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
@@ -52,7 +53,7 @@ const struct run_kind run_serve = {
     "--eval-data", "--sample", "--check", "--dump", "--dump-passes", "--dump-steps",                \
     "--isolate", "--paranoid", "--record", "--disturb",                                             \
     "--backend", "--direct", "--wait-limit", "--threads", "--save", "--sharded", "--save-async",    \
-    "--lose", "--elastic",                                                                          \
+    "--lose", "--raise", "--elastic", "--survive",                                                  \
     "--save-every", "--keep",                                                                       \
     "--log", "--log-every", "--tensorboard", "--eval-every", "--owners-out", "--save-load",         \
     "--resume", "--override",                                                                       \

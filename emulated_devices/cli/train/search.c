@@ -263,7 +263,7 @@ enum error_code searched_run(struct searched *searched, struct error *err)
                     search_asked.planner);
     searched->started = measure_now();
     time_left_begin(&searched->line);
-    stopping_listen();
+    stopping_listen(true);
     s->tell = see_search, s->ends = search_is_over, s->context = searched;
     s->stop = (struct crew_stop){ search_is_asked, searched };
     enum error_code e = searched->planner->choose(s, err);
@@ -279,7 +279,7 @@ enum error_code searched_run(struct searched *searched, struct error *err)
 enum error_code searched_leanest(struct searched *searched, int *place, struct error *err)
 {
     searched->started = measure_now();
-    stopping_listen();
+    stopping_listen(true);
     searched->search.ends = search_is_over, searched->search.context = searched;
     searched->search.stop = (struct crew_stop){ search_is_asked, searched };
     return search_leanest(&searched->search, place, err);

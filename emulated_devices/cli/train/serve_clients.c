@@ -64,7 +64,7 @@ static enum error_code reception_open(struct reception *desk, const struct live_
     desk->model = (struct api_model){ .name = desk->name, .rules = live->rules, .room = l->blocks * l->block_tokens,
                                       .at_once = l->whole_prompts ? l->step_tokens : 0, .chat = desk->chat,
                                       .no_chat = desk->no_chat.text, .since = time(NULL) };
-    stopping_listen();
+    stopping_listen(true);
     if (!e) e = front_open(&desk->front, &desk->model, &limits, err);
     return e ? e : server_open(&desk->server, desk->front, &desk->model, &place, err);
 }

@@ -10,9 +10,11 @@
  */
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/elastic_words.h"
+#include "emulated_devices/cli/train/survive_words.h"
 #include "emulated_devices/run/elastic/elastic.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
+#include "emulated_devices/run/survive/surviving.h"
 #include <stdlib.h>
 
 /* Under a launcher: run as one device. */
@@ -28,18 +30,24 @@ static enum error_code train_device(const struct train_options *options, int *st
     return e;
 }
 
+static enum error_code launch_all(const struct train_options *options, int argc, char **argv, int *status,
+                                  struct error *err)
+{
+    return options->survive ? surviving_launch(options, argc, argv, status, err)
+        : launch_devices(elastic_devices(options), argc, argv, status, err);
+}
+
 /* Devices get the command line.  A pipe can be read only once, so they get what was in the pipe of --config instead. */
 static enum error_code launch_words(struct train_options *options, int argc, char **argv, int *status,
                                     struct error *err)
 {
-    const int devices = elastic_devices(options);
-    if (!options->words.once) return launch_devices(devices, argc, argv, status, err);
+    if (!options->words.once) return launch_all(options, argc, argv, status, err);
     settings_drop_file(&options->words);
     char **all = calloc((size_t)options->words.argc + 3, sizeof *all);
     if (all == NULL) return fail(err, ERR_MEMORY, "no memory for %d words", options->words.argc);
     all[0] = argv[0], all[1] = argv[1];
     for (int i = 0; i < options->words.argc; i++) all[2 + i] = options->words.argv[i];
-    const enum error_code e = launch_devices(devices, options->words.argc + 2, all, status, err);
+    const enum error_code e = launch_all(options, options->words.argc + 2, all, status, err);
     free(all);
     return e;
 }
@@ -66,7 +74,8 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     if (!e && !o.help) e = elastic_read(&o, kind, err);
-    const bool alone = under_launcher() || (!e && elastic_devices(&o) == 1);
+    if (!e && !o.help) e = survive_check(&o, err);
+    const bool alone = under_launcher() || (!e && elastic_devices(&o) == 1 && !o.survive);
     if (!e && !o.help && o.dry_run) e = launcher_rank() == 0 ? train_plan(&o, err) : OK;
     else if (!e && !o.help && !alone && one_process()) e = train_in_one_process(&o, status, err);
     else if (!e && !o.help) e = alone ? train_device(&o, status, err) : launch_checked(&o, argc, argv, status, err);

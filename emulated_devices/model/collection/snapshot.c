@@ -9,18 +9,30 @@ static uint64_t boxes_bytes(const struct collection *collection, int tensor, con
     return (uint64_t)boxes_total(boxes, collection->tensor[tensor].ndim) * collection_size(collection, tensor);
 }
 
+enum error_code snapshot_copied(const struct collection *collection, int device, uint64_t *copied, struct error *err)
+{
+    enum error_code e = OK;
+    *copied = 0;
+    for (int t = 0; t < collection->count && !e; t++) {
+        struct boxes has = { 0 };
+        e = collection_has(collection, t, device, &has, err);
+        if (!e) *copied += boxes_bytes(collection, t, &has);
+        boxes_free(&has);
+    }
+    return e;
+}
+
 enum error_code snapshot_bytes(const struct collection *collection, int device, uint64_t *copied, uint64_t *sent,
                                struct error *err)
 {
     const int rank = collection_place(collection, device);
-    enum error_code e = OK;
-    *copied = *sent = 0;
+    enum error_code e = snapshot_copied(collection, device, copied, err);
+    *sent = 0;
     for (int t = 0; t < collection->count && !e && rank >= 0; t++) {
-        struct boxes has = { 0 }, only = { 0 };
-        e = collection_has(collection, t, device, &has, err);
-        if (!e) e = collection_only(collection, t, rank, &only, err);
-        if (!e) *copied += boxes_bytes(collection, t, &has), *sent += boxes_bytes(collection, t, &only);
-        boxes_free(&has), boxes_free(&only);
+        struct boxes only = { 0 };
+        e = collection_only(collection, t, rank, &only, err);
+        if (!e) *sent += boxes_bytes(collection, t, &only);
+        boxes_free(&only);
     }
     return e;
 }

@@ -10,7 +10,7 @@
  * Source   Z. Wu et al., "ElasWave: an elastic-native system for scalable hybrid-parallel training", 2025,
  *          arXiv:2510.00606: snapshots of every step in neighbours' memory
  *
- * run/elastic/losing.c calls these functions.
+ * run/elastic/losing.c calls these functions, and run/survive/again.c asks for the bytes of a copy.
  */
 #ifndef ORRERY_SNAPSHOT_H
 #define ORRERY_SNAPSHOT_H
@@ -26,6 +26,9 @@ struct snapshot {
 /** Bytes of a device's copy, or of the message to its keeper: by the plan alone.  @return OK or ERR_MEMORY. */
 enum error_code snapshot_bytes(const struct collection *, int device, uint64_t *copied, uint64_t *sent,
                                struct error *);
+
+/** Bytes of a device's copy alone.  @return OK or ERR_MEMORY. */
+enum error_code snapshot_copied(const struct collection *, int device, uint64_t *copied, struct error *);
 
 /** Take a snapshot of the trainer's state, in place of the earlier one.  Collective over the trainer's devices; takes
  *  no virtual time.  @return OK, or the same error on every device; snapshot_free works after both. */

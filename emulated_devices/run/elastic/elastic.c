@@ -3,6 +3,7 @@
 #include "emulated_devices/run/elastic/elastic.h"
 #include "emulated_devices/model/checkpoint/sharded/manifest.h"
 #include "emulated_devices/run/elastic/phase.h"
+#include "emulated_devices/run/elastic/raising.h"
 #include "emulated_devices/run/session.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
@@ -12,6 +13,7 @@
 #include <string.h>
 
 #define PICOSECONDS 1e12                /* in a second */
+enum { USUAL_PERCENT = 100 };           /* of a clock rate */
 
 int elastic_changes(const struct train_options *options) { return options->elastic ? options->elastic->count : 0; }
 
@@ -49,6 +51,7 @@ void elastic_json(cJSON *root, const struct train_options *options)
                  "messages %d virtual_ps %g", (double)(first + c->step),
                  mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved,
                  (double)c->stays, c->boxes, c->messages, (double)c->time);
+        if (c->raised > 0) json_add(row, "raised_devices %d raised_percent %d", c->raised, c->raised_most);
         for (int d = 0; d < c->loss.devices.count; d++)
             json_add(json_row(d ? cJSON_GetObjectItemCaseSensitive(row, "lost") : cJSON_AddArrayToObject(row, "lost")),
                      "device %d moment %s done_ps %g noticed_ps %g agreed_ps %g restored_bytes %g",
@@ -66,8 +69,50 @@ struct elastic_device {
     struct outlined *now;               /* the current phase's plan */
     int *places;                        /* [devices] the rank in it of each; NULL: the same */
     struct carried numbers;             /* this device's, between two phases */
-    uint64_t print;                     /* rank 0: the fingerprint of all weights, between two phases */
+    uint64_t print;                     /* the fingerprint of all weights, between two phases */
 };
+
+/* ---- who reports -------------------------------------------------------------------------------------------------- */
+
+/* Rank 0 of a phase reports, and knows what has come of it.  If device 0 is lost, that is another device of the job. */
+static int speaker_of(const struct elastic *elastic, int number)
+{
+    const int *const process = number > 0 ? elastic->change[number - 1].process : NULL;
+    return process ? process[0] : 0;
+}
+
+/* What a phase leaves: all devices get it from the one that reported, since any of them may report the next. */
+struct phase_left { uint64_t print; int64_t losses; picoseconds done, noticed, agreed; int32_t stopped; };
+
+/* Bring the bytes of one device to rank 0, and tell them to all. */
+static enum error_code tell_from(struct comm *comm, int from, void *own, size_t bytes, struct error *err)
+{
+    char *const all = comm->rank == 0 ? malloc((size_t)comm->size * bytes + 1) : NULL;
+    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for what devices know") : OK;
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_bring(comm, own, bytes, all, err);
+    if (!e && all) memcpy(own, all + (size_t)from * bytes, bytes);
+    free(all);
+    return e ? e : comm_tell(comm, own, bytes, err);
+}
+
+static enum error_code share_phase(struct elastic_device *device, int number, const struct phase *phase, bool *stopped,
+                                   struct error *err)
+{
+    struct elastic *const elastic = device->options->elastic;
+    struct loss *const loss = number < elastic->count ? &elastic->change[number].loss : NULL;
+    struct phase_left left = { phase->after, elastic->losses, loss ? loss->done : 0, loss ? loss->noticed : 0,
+                               loss ? loss->agreed : 0, phase->stopped };
+    const int speaker = speaker_of(elastic, number);
+    enum error_code e = tell_from(device->comm, speaker, &left, sizeof left, err);
+    if (e) return e;
+    device->print = left.print, *stopped = left.stopped != 0;
+    if (loss) loss->done = left.done, loss->noticed = left.noticed, loss->agreed = left.agreed;
+    if (left.losses > 0)
+        e = tell_from(device->comm, speaker, elastic->loss, (size_t)left.losses * sizeof *elastic->loss, err);
+    elastic->losses = left.losses;
+    return e;
+}
 
 /* ---- a phase ----------------------------------------------------------------------------------------------------- */
 
@@ -107,12 +152,37 @@ static void say_snapshots(FILE *out, const struct losing *losing)
         time_format((double)losing->held / PICOSECONDS).text);
 }
 
+/* After a loss the devices with the most work compute faster (raising.h), until the mesh changes because it was asked
+ * for. */
+static enum error_code raise_clock(const struct elastic_device *device, int number, int place, struct cluster *own,
+                                   struct error *err)
+{
+    struct elastic_change *const before = number > 0 ? &device->options->elastic->change[number - 1] : NULL;
+    if (before == NULL || before->loss.devices.count == 0 || device->options->raise == 0) return OK;
+    const struct plan *const plan = &device->now->trainer.plan;
+    int *const percent = calloc((size_t)plan->mesh.devices + 1, sizeof *percent);
+    enum error_code e = percent ? raising_percents(plan, device->options->raise, percent, err)
+        : fail(err, ERR_MEMORY, "no memory for the clock rates of %d devices", plan->mesh.devices);
+    int raised = 0, most = 0;
+    for (int rank = 0; rank < plan->mesh.devices && !e; rank++) {
+        raised += percent[rank] > USUAL_PERCENT;
+        most = percent[rank] > most ? percent[rank] : most;
+    }
+    before->raised = raised, before->raised_most = most;
+    if (!e && percent[place] > USUAL_PERCENT) *own = raising_cluster(own, percent[place]);
+    if (!e && place == 0)
+        say(run_stream(device->options), 8, "raised  the clock rates of %d device%s, by up to %d %%", raised,
+            plural(raised), raised ? most - USUAL_PERCENT : 0);
+    free(percent);
+    return e;
+}
+
 /* Devices of the mesh train; the others only learn how that ended. */
 static enum error_code run_phase(struct elastic_device *device, int number, const struct train_data *data,
                                  const char *overridden, int *status, bool *stopped, struct error *err)
 {
     const struct train_options options = options_of_phase(device->options, number);
-    const struct cluster own = cluster_of_rank(&options.cluster, device->comm->rank);
+    struct cluster own = cluster_of_rank(&options.cluster, device->comm->rank);
     struct elastic *const elastic = device->options->elastic;
     struct losing losing;
     struct phase phase = { .plan = device->now, .comes = number > 0 ? &device->numbers : NULL,
@@ -122,7 +192,10 @@ static enum error_code run_phase(struct elastic_device *device, int number, cons
     enum error_code e = OK;
     begin_losing(&losing, elastic, number, &device->now->collection);
     const int place = collection_place(&device->now->collection, device->comm->rank);
-    if (place >= 0 && mesh_has(&options.plan.mesh, place)) {
+    const bool takes_part = place >= 0 && mesh_has(&options.plan.mesh, place);
+    if (takes_part) e = raise_clock(device, number, place, &own, err);
+    e = comm_agree(device->comm, e, err);
+    if (!e && takes_part) {
         clock_restart(&device->comm->device->clock, &own, options.plan.dtype);
         device_count_anew(device->comm->device);
         e = comm_part(&part, device->comm, options.plan.mesh.devices,
@@ -133,18 +206,16 @@ static enum error_code run_phase(struct elastic_device *device, int number, cons
         }
     }
     e = comm_agree(device->comm, e, err);
-    if (!e && device->comm->rank == 0) say_snapshots(run_stream(device->options), &losing);
+    const bool speaks = device->comm->rank == speaker_of(elastic, number);
+    if (!e && speaks) say_snapshots(run_stream(device->options), &losing);
     snapshot_free(&losing.snapshot);
-    if (!e && device->comm->rank == 0 && number > 0 && phase.before != device->print)
+    if (!e && speaks && number > 0 && phase.before != device->print)
         e = fail(err, ERR_CHECK, "weights have the fingerprint %016llx after the mesh has changed, and %016llx before",
                  (unsigned long long)phase.before, (unsigned long long)device->print);
     e = comm_agree(device->comm, e, err);
     carried_free(&device->numbers);
-    device->numbers = phase.goes, device->print = phase.after;
-    int32_t ends = phase.stopped;
-    if (!e) e = comm_tell(device->comm, &ends, sizeof ends, err);
-    *stopped = ends != 0;
-    return e;
+    device->numbers = phase.goes;
+    return e ? e : share_phase(device, number, &phase, stopped, err);
 }
 
 /* ---- between phases ---------------------------------------------------------------------------------------------- */
@@ -194,7 +265,7 @@ static void say_moved(FILE *out, const struct elastic_change *change, int64_t st
     fflush(out);
 }
 
-/* The slowest device's time, on rank 0. */
+/* The slowest device's time, on all devices. */
 static enum error_code bring_time(struct comm *comm, picoseconds *time, struct error *err)
 {
     const picoseconds own = comm->device->clock.now;
@@ -204,7 +275,7 @@ static enum error_code bring_time(struct comm *comm, picoseconds *time, struct e
     if (!e) e = comm_bring(comm, &own, sizeof own, all, err);
     for (int r = 0; all && r < comm->size && !e; r++) *time = all[r] > *time ? all[r] : *time;
     free(all);
-    return e;
+    return e ? e : comm_tell(comm, time, sizeof *time, err);
 }
 
 /* Devices were lost together with the copies that only they had of each other. */
@@ -238,7 +309,7 @@ static enum error_code move_state(struct elastic_device *device, struct elastic_
                          err);
     if (!e) e = bring_time(comm, &change->time, err);
     change->moved = moves.bytes, change->stays = moves.stays, change->boxes = moves.count;
-    if (!e && comm->rank == 0) change->messages = count_messages(&moves, &next->collection);
+    if (!e) change->messages = count_messages(&moves, &next->collection);
     carried_free(&device->numbers);
     device->numbers = fresh;
     group_close(&everyone);

@@ -31,16 +31,17 @@ struct elastic_change {
                                          * for */
     int *process;                       /* [devices of the mesh] of the job, in the order of ranks; NULL: the first;
                                          * owned by cli/train/ */
-    uint64_t moved, stays;              /* rank 0, after the change: bytes of all devices */
+    uint64_t moved, stays;              /* after the change: bytes of all devices */
     int boxes, messages;                /* likewise */
     picoseconds time;                   /* likewise: of the slowest device */
+    int raised, raised_most;            /* devices with a higher clock rate afterwards, and its most percent; 0: none */
 };
 
 struct elastic {
     bool snapshots;                     /* --lose: every step begins with one */
     int count;                          /* changes */
     struct elastic_change *change;      /* [count] by step */
-    double *loss;                       /* [steps of the run] rank 0: of all phases */
+    double *loss;                       /* [steps of the run] of all phases that have ended */
     int64_t losses;                     /* steps in it */
 };
 

@@ -57,7 +57,7 @@ extern const char *const lose_moment_says[LOSE_MOMENT_COUNT];
 struct loss {
     struct losses devices;              /* none: the mesh changes because it was asked for */
     enum lose_moment moment;            /* of the step, the same for all of them */
-    picoseconds done, noticed, agreed;  /* rank 0, after the loss: of the step, that is lost; as above */
+    picoseconds done, noticed, agreed;  /* after the phase: of the step, that is lost; as above */
     uint64_t restored;                  /* rank 0: bytes that only the lost devices had, from their keepers */
 };
 

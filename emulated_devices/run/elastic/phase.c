@@ -16,7 +16,7 @@ enum error_code phase_take(struct phase *phase, struct trainer *trainer, const s
     struct elastic *const run = phase->run;
     enum error_code e = OK;
     phase->stopped = stopped;
-    for (int64_t i = 0; trainer->comm->rank == 0 && i < record->steps; i++)
+    for (int64_t i = 0; run && trainer->comm->rank == 0 && i < record->steps; i++)
         run->loss[run->losses++] = record->step[i].loss;
     if (phase->last || stopped) return OK;
     const int device = comm_process(trainer->comm, trainer->comm->rank);

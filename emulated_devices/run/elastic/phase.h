@@ -1,6 +1,8 @@
-/* phase.h -- one phase of a run whose mesh changes: what its session begins with and what it leaves.
+/* phase.h -- one phase of a run whose mesh changes, or that goes on after a kill: what its session begins with and what
+ * it leaves.
  *
- * session.c calls these functions at the beginning and the end of a session; elastic.c makes the phases.  With a phase
+ * session.c calls these functions at the beginning and the end of a session; elastic.c and run/survive/surviving.c make
+ * the phases.  With a phase
  * of NULL the session is a whole run.
  */
 #ifndef ORRERY_PHASE_H
@@ -11,6 +13,8 @@
 #include "emulated_devices/run/elastic/elastic.h"
 #include "emulated_devices/run/elastic/losing.h"
 
+struct surviving;
+
 struct phase {
     const struct outlined *plan;        /* this phase's collection */
     const struct carried *comes;        /* this device's numbers at its beginning; NULL: it begins as any run does */
@@ -18,8 +22,9 @@ struct phase {
     bool last;                          /* no further mesh follows */
     bool stopped;                       /* set at its end: a signal, or numbers that are not finite, end the run */
     uint64_t before, after;             /* rank 0: fingerprints of all weights at its beginning and its end */
-    struct elastic *run;                /* where losses are kept */
+    struct elastic *run;                /* where losses are kept; NULL: nowhere */
     struct losing *losing;              /* of a run that takes snapshots; NULL: it does not */
+    struct surviving *surviving;        /* of a run that survives kills; NULL: it does not */
 };
 
 /** Whether a session goes on with the state of an earlier phase. */

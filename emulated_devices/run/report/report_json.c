@@ -1,6 +1,7 @@
 /* report_json.c -- the report of `orrery train` as JSON (docs/using/json.md).  run/session.c, run/plan.c and
  * run/golden.c call report_json().  Errors: ERR_FILE if the file cannot be written; ERR_MEMORY. */
 #include "emulated_devices/run/elastic/elastic.h"
+#include "emulated_devices/run/survive/surviving.h"
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/run/origin.h"
 #include "emulated_devices/run/report/plan_report.h"
@@ -146,6 +147,7 @@ cJSON *report_object(const struct train_record *record, const char *format, bool
     add_arithmetic(root, &record->arithmetic, record->options->plan.model.exact);
     if (steps) add_steps(root, record);
     elastic_json(root, record->options);
+    surviving_json(root, record->options);
     report_saves_json(root, record);
     if (record->profile) cJSON_AddItemToObject(root, "profile", cJSON_Duplicate(record->profile, true));
     cJSON *devices = cJSON_AddArrayToObject(root, "devices");

@@ -1,6 +1,7 @@
 /* placement.h -- the number of layers of each stage, when stages are not equally fast.
  *
- * plan/check.c is the only caller.  The result becomes the plan's first_layer table.
+ * plan/check.c calls layers_by_speed, whose result becomes the plan's first_layer table; bench/recovery.c calls
+ * layers_by_time.
  */
 #ifndef ORRERY_PIPELINE_PLACEMENT_H
 #define ORRERY_PIPELINE_PLACEMENT_H
@@ -19,5 +20,20 @@
  * @return OK; ERR_PLAN: fewer layers than stages, or a speed out of range.
  */
 enum error_code layers_by_speed(int layers, int stages, const int64_t *speed, int *count, struct error *err);
+
+/**
+ * Cut a row of layers of any times into runs, one for each stage, at least one layer each.  Minimises the maximum over
+ * stages of the run's time / speed, by the program over the first i layers on the first k stages:
+ *
+ *     F[i, k] = min over j < i of max(F[j, k - 1], (time of layers j .. i - 1) / speed[k])
+ *
+ * Source: Z. Wu et al., "ElasWave", 2025, arXiv:2510.00606: layers are moved so after a device is lost.
+ * @param time   [layers], each 1 .. 1e6, in any unit.
+ * @param speed  [stages], each 1 .. 1e6, in any unit.
+ * @param[out] count  [stages] layers of each stage.  In a tie later stages get more layers.
+ * @return OK; ERR_PLAN: fewer layers than stages, or a number out of range; ERR_MEMORY.
+ */
+enum error_code layers_by_time(const int64_t *time, int layers, int stages, const int64_t *speed, int *count,
+                               struct error *err);
 
 #endif
