@@ -1,6 +1,6 @@
-/* few_rows.h -- the product of few rows with the rows of a matrix, which is read once, where it lies.  A BLAS copies the
- * matrix into an order of its own first.  For a handful of rows, such as those of an iteration of serving, this copy
- * takes longer than the product.
+/* few_rows.h -- the product of few rows with the rows of a matrix, which is read once, where it lies.  A BLAS copies
+ * the matrix into an order of its own first.  For a handful of rows, such as those of an iteration of serving, this
+ * copy takes longer than the product.
  *
  * Each element is FN(dot) of a row of X and a row of W (reduce.h).  So its bits depend neither on the other rows, nor
  * on threads, nor on the processor.
@@ -46,7 +46,7 @@ typedef real VECTOR __attribute__((vector_size(VECTOR_BYTES), aligned(sizeof(rea
 /* Whether N rows are multiplied with a matrix [O,I] in less time than by a BLAS. */
 static inline bool FN(few_rows_suit)(int64_t N, int64_t O, int64_t I) { return N <= FEW_ROWS && O * I >= FEW_FROM; }
 
-/* What a tile computes, and what it loads into the cache meanwhile: some lines for each LANES of its columns. */
+/* A tile, and what comes into the cache while the tile is computed: some lines for each LANES of its columns. */
 struct FN(few_tile) { int64_t I; const real *x, *w; bool add; real *y; int64_t ldy; const char *next; int lines; };
 
 /* The dot products of `rows` rows of X and `cols` rows of W, which the caller knows at compile time. */

@@ -78,7 +78,7 @@ static size_t whole_pages(const struct range *range, size_t bytes)
 }
 
 /* Where holes of so many whole pages are listed. */
-static struct hole **list_of(struct range *range, size_t bytes)
+static struct hole **range_list(struct range *range, size_t bytes)
 {
     return &range->holes[bytes / range->page % RANGE_LISTS];
 }
@@ -88,7 +88,7 @@ void *range_take(struct range *range, size_t bytes)
 {
     const size_t need = whole_pages(range, bytes);
     if (need < bytes) return NULL;
-    for (struct hole **at = list_of(range, need); *at != NULL; at = &(*at)->next)
+    for (struct hole **at = range_list(range, need); *at != NULL; at = &(*at)->next)
         /* Only a hole of exactly this size is used again: sizes repeat from step to step. */
         if ((*at)->bytes == need) {
             struct hole *h = *at;
@@ -111,7 +111,7 @@ void range_give(struct range *range, void *at, size_t bytes)
     const bool keep = h != NULL && range->kept + pages <= range->keeps;
     if (!keep && !range->unreserved) madvise(at, pages, range->advice);
     if (h == NULL) return;
-    struct hole **const list = list_of(range, pages);
+    struct hole **const list = range_list(range, pages);
     *h = (struct hole){ .next = *list, .at = at, .bytes = pages, .kept = keep };
     range->kept += keep ? pages : 0;
     *list = h;

@@ -2,6 +2,7 @@
  * ERR_COMM, and those of plan_check; a wrong token is a verdict. */
 #include "emulated_devices/verify/cases/serving.h"
 #include "emulated_devices/serve/engine.h"
+#include "emulated_devices/verify/cases/case.h"
 #include <string.h>
 
 enum { POSITIONS = 24 };                /* of the models: a few blocks of a few tokens */

@@ -1,13 +1,17 @@
-/* serving.h -- a case of `orrery verify serving`: a trace of drawn requests, answered on a mesh by a model, with a small
- * cache, cut prompts, shared prefixes and preemptions.  Each token is held to the request alone on one device, in exact
- * sums: none may be open.
+/* serving.h -- a case of `orrery verify serving`: a trace of drawn requests, answered on a mesh by a model, with a
+ * small cache, cut prompts, shared prefixes and preemptions.  Each token is held to the request alone on one device, in
+ * exact sums: none may be open.
  *
  * verify/jobs/serving.c calls these functions.
  */
 #ifndef ORRERY_VERIFY_SERVING_H
 #define ORRERY_VERIFY_SERVING_H
 
-#include "emulated_devices/verify/cases/case.h"
+#include "ref/error.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+struct plan;
 
 /* A mesh, a model and a number of requests. */
 struct serving_case { const char *model; void (*take)(struct plan *); int dp, tp, pp, requests; };

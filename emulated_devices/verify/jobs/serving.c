@@ -13,9 +13,9 @@ static void cases_record(struct job *job, const struct serving_case *it, const s
     json_add(to, "model %s dp %d tp %d pp %d requests %g tokens %g", it->model, it->dp, it->tp, it->pp,
              (double)outcome->requests, (double)outcome->tokens);
     if (!job->prints) return;
-    printf("  dp %d tp %d pp %d  %-12s %4lld requests %5lld tokens %4lld preemptions %5lld shared  %s\n", it->dp, it->tp,
-           it->pp, it->model, (long long)outcome->requests, (long long)outcome->tokens, (long long)outcome->preempted,
-           (long long)outcome->shared, outcome->verdict.code ? "FAILED" : "ok");
+    printf("  dp %d tp %d pp %d  %-12s %4lld requests %5lld tokens %4lld preemptions %5lld shared  %s\n", it->dp,
+           it->tp, it->pp, it->model, (long long)outcome->requests, (long long)outcome->tokens,
+           (long long)outcome->preempted, (long long)outcome->shared, outcome->verdict.code ? "FAILED" : "ok");
     if (outcome->verdict.code) printf("      "), print_wrapped(stdout, 6, outcome->verdict.text);
     fflush(stdout);
 }
