@@ -27,7 +27,7 @@ static enum error_code parse_part(struct verify_options *options, struct error *
 static enum error_code verify_parse(struct verify_options *options, int argc, char **argv, bool *help,
                                     struct error *err)
 {
-    const char *families[4 + SCHEME_KINDS] = { NULL };
+    const char *families[VERIFY_FAMILIES + 1] = { NULL };
     double limit = wait_limit(SHORT_WAIT_LIMIT);
     const char *backend = NULL, *arithmetic = NULL;
     for (int i = 0; verify_family(i); i++) families[i] = verify_family(i);
@@ -68,7 +68,8 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
         "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans), and\n"
         "chains of meshes between which the state of a job moves, 40 for each (elastic).\n"
-        "Planners by layers are held to all plans of 500 drawn tables (planners).\n"
+        "Planners by layers are held to all plans of 500 drawn tables (planners). Drawn requests are\n"
+        "answered on every mesh by three models, and each token is that of one device (serving).\n"
         "`verify plugin FILE` holds the variants of a plug-in to the laws of their kinds.",
         argc - 2, argv + 2, table, help, err);
     set_wait_limit(limit);

@@ -80,7 +80,8 @@ enum error_code block_pool_open(struct block_pool *pool, int64_t blocks, int64_t
                                  .buckets = 2 * blocks + 1 };
     pool->block = calloc((size_t)blocks + 1, sizeof *pool->block);
     pool->bucket = malloc((size_t)pool->buckets * sizeof *pool->bucket);
-    if (pool->block == NULL || pool->bucket == NULL) {
+    pool->users = calloc((size_t)blocks + 1, sizeof *pool->users);
+    if (pool->block == NULL || pool->users == NULL || pool->bucket == NULL) {
         block_pool_close(pool);
         return fail(err, ERR_MEMORY, "no memory for a list of %lld blocks", (long long)blocks);
     }
@@ -91,7 +92,7 @@ enum error_code block_pool_open(struct block_pool *pool, int64_t blocks, int64_t
 
 void block_pool_close(struct block_pool *pool)
 {
-    free(pool->block), free(pool->bucket);
+    free(pool->block), free(pool->bucket), free(pool->users);
     *pool = (struct block_pool){ 0 };
 }
 
@@ -104,37 +105,52 @@ void blocks_take(struct block_pool *pool, int64_t *list, int64_t count)
         queue_leave(pool, block);
         /* Its memory will hold other tokens from now on. */
         block_forget(pool, block);
-        pool->block[block].users = 1;
+        pool->users[block] = 1;
         list[i] = block;
     }
 }
 
 void block_use(struct block_pool *pool, int64_t block)
 {
-    if (pool->block[block].users++ == 0) queue_leave(pool, block);
+    if (pool->users[block]++ == 0) queue_leave(pool, block);
 }
 
 void blocks_release(struct block_pool *pool, const int64_t *list, int64_t count)
 {
     for (int64_t i = count - 1; i >= 0; i--)
-        if (--pool->block[list[i]].users == 0) queue_add(pool, list[i]);
+        if (--pool->users[list[i]] == 0) queue_add(pool, list[i]);
 }
 
-enum error_code block_pool_check(const struct block_pool *pool, struct error *err)
+int64_t block_pool_users(const struct block_pool *pool)
 {
-    int64_t queued = 0, unused = 0;
+    int64_t users = 0;
+    for (int64_t b = 0; b < pool->blocks; b++) users += pool->users[b];
+    return users;
+}
+
+static enum error_code walk_queue(const struct block_pool *pool, struct error *err)
+{
+    int64_t queued = 0;
     for (int64_t b = pool->first; b != NO_BLOCK && queued <= pool->blocks; b = pool->block[b].after, queued++)
-        if (pool->block[b].users != 0)
+        if (pool->users[b] != 0)
             return fail(err, ERR_INTERNAL, "block %lld of the cache is free, and %lld sequences use it", (long long)b,
-                        (long long)pool->block[b].users);
-    for (int64_t b = 0; b < pool->blocks; b++) {
-        unused += pool->block[b].users == 0;
-        if (pool->block[b].users < 0)
+                        (long long)pool->users[b]);
+    if (queued == pool->free) return OK;
+    return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; its queue has %lld", (long long)pool->free,
+                (long long)queued);
+}
+
+enum error_code block_pool_check(struct block_pool *pool, struct error *err)
+{
+    int64_t unused = 0, negative = 0;
+    for (int64_t b = 0; b < pool->blocks; b++) unused += pool->users[b] == 0, negative += pool->users[b] < 0;
+    for (int64_t b = 0; b < pool->blocks && negative > 0; b++)
+        if (pool->users[b] < 0)
             return fail(err, ERR_INTERNAL, "block %lld of the cache was released more often than it was used",
                         (long long)b);
-    }
-    if (queued != unused || queued != pool->free)
-        return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; its queue has %lld, and nobody uses %lld",
-                    (long long)pool->free, (long long)queued, (long long)unused);
-    return OK;
+    const bool walks = pool->free <= QUEUE_SHORT || pool->walk++ % QUEUE_EVERY == 0;
+    const enum error_code e = walks ? walk_queue(pool, err) : OK;
+    if (e || unused == pool->free) return e;
+    return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; nobody uses %lld", (long long)pool->free,
+                (long long)unused);
 }

@@ -21,11 +21,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { NO_BLOCK = -1 };
+enum { NO_BLOCK = -1, QUEUE_SHORT = 1024, QUEUE_EVERY = 256 };
 
 /* One block of the cache. */
 struct kv_block {
-    int64_t users;                      /* sequences that have it in their lists */
     int64_t before, after;              /* its neighbours in the queue of free blocks; NO_BLOCK: none */
     bool hashed;                        /* it is full, and can be found by `hash` */
     struct sha256_text hash;            /* of its tokens and of all before them */
@@ -34,7 +33,10 @@ struct kv_block {
 
 struct block_pool {
     int64_t blocks, tokens;             /* how many there are; tokens that each has room for */
-    struct kv_block *block;          /* [blocks] */
+    struct kv_block *block;             /* [blocks] */
+    int32_t *users;                     /* [blocks] sequences that have each in their lists; side by side, since all are
+                                         * added up after each iteration */
+    int64_t walk;                       /* checks so far: a large queue is walked after some of them */
     int64_t free, first, last;          /* how many are free; both ends of their queue */
     int64_t buckets, *bucket;           /* [buckets] the first block with a hash of this bucket */
 };
@@ -66,8 +68,13 @@ void block_register(struct block_pool *, int64_t block, const struct sha256_text
 /** The block that was first registered with a hash; NO_BLOCK: there is none. */
 int64_t block_find(const struct block_pool *, const struct sha256_text *hash);
 
+/** How often sequences use the blocks, all together. */
+int64_t block_pool_users(const struct block_pool *);
+
 /** Whether the queue and the counts fit together: every block is used or free, and each free one is in the queue once.
+ *  Blocks are counted each time.  A queue of more than QUEUE_SHORT is walked each QUEUE_EVERY-th time alone: so long a
+ *  walk takes longer than an iteration without numbers.
  *  @return OK; ERR_INTERNAL names the first block that does not fit. */
-enum error_code block_pool_check(const struct block_pool *, struct error *);
+enum error_code block_pool_check(struct block_pool *, struct error *);
 
 #endif

@@ -118,7 +118,7 @@ static enum error_code check_sums(const struct engine *engine, struct error *err
 static enum error_code run_iteration(struct engine *engine, const struct iteration *now, struct error *err)
 {
     double loss;
-    engine->pages.now = now;
+    pages_begin(&engine->pages, now);
     const int64_t rows = list_rows(engine, now);
     enum error_code e = pages_swap(&engine->pages, now, err);
     if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);

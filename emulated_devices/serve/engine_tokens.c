@@ -67,19 +67,20 @@ static enum error_code bring_logits(struct group *members, const struct logits_p
     return e;
 }
 
-/* Draw from logits that are all here.  Where there are numbers they come to the host first. */
+/* Draw from logits that are all here.  Where there are numbers they come to the host first; those of one device are in
+ * order already. */
 static enum error_code draw_from(struct engine *engine, struct tensor all, const struct logits_part *part, int members,
                                  struct error *err)
 {
     struct device *const d = device_of(engine);
-    const bool numbers = d->backend->has_numbers;
+    const bool numbers = d->backend->has_numbers, joins = numbers && members > 1;
     const void *const view = numbers ? host_read(d, all.data, tensor_bytes(all)) : NULL;
-    char *const whole = numbers ? join_columns(engine, view, part, members) : NULL;
-    if (numbers) host_done(d, view);
+    char *const whole = joins ? join_columns(engine, view, part, members) : NULL;
     device_charge(d, "draw tokens", elementwise_cost(tensor_count(all), 2, 4, d->dtype));
-    const enum error_code e = !numbers || whole
-        ? drawing_draw(&engine->drawing, engine->pages.now, whole, engine->told, err)
-        : fail(err, ERR_MEMORY, "no memory for the logits of an iteration");
+    const enum error_code e = joins && whole == NULL
+        ? fail(err, ERR_MEMORY, "no memory for the logits of an iteration")
+        : drawing_draw(&engine->drawing, engine->pages.now, joins ? whole : view, engine->told, err);
+    if (numbers) host_done(d, view);
     free(whole);
     return e;
 }

@@ -226,23 +226,55 @@ static double pairs_of(const struct own_rows *own, int64_t window)
     return pairs;
 }
 
-/* One kernel computes all pieces of a layer. */
 static void add_cost(struct op_cost *sum, double *all, const struct own_rows *own, const struct attention *shape,
                      enum dtype dtype)
 {
     const int64_t keys = keys_of(own);
-    const struct op_cost one = attention_part_forward_cost(shape->pairs, own->count, keys, *shape, dtype);
+    const double pairs = pairs_of(own, shape->window);
+    const struct op_cost one = attention_part_forward_cost(pairs, own->count, keys, *shape, dtype);
     sum->flops += one.flops, sum->bytes += one.bytes, sum->depth = one.depth;
     if (keys > sum->columns) sum->columns = keys;
-    sum->seen += shape->pairs, *all += (double)own->count * (double)keys;
+    sum->seen += pairs, *all += (double)own->count * (double)keys;
 }
 
-static int64_t longest_of(const struct iteration *now)
+/* One kernel computes all pieces of a layer. */
+static struct op_cost cost_of_pieces(const struct pages *pages, struct attention shape)
 {
+    const struct iteration *const now = pages->now;
+    struct op_cost cost = { .flops = 0 };
+    double all = 0;
+    for (int64_t i = 0, row = 0; i < now->pieces; row += now->piece[i++].count) {
+        const struct own_rows own = own_rows_of(pages, &now->piece[i], row);
+        shape.S = keys_of(&own);
+        if (own.count > 0) add_cost(&cost, &all, &own, &shape, device_of(pages)->dtype);
+    }
+    cost.seen = all > 0 ? cost.seen / all : 0;
+    return cost;
+}
+
+/* A layer's cost is that of an earlier one, if there was one alike in this iteration. */
+static struct op_cost charge_of(struct pages *pages, const struct attention *shape)
+{
+    struct attention_charge *free = NULL;
+    for (int i = CHARGES - 1; i >= 0; i--) {
+        struct attention_charge *const c = &pages->charge[i];
+        if (!c->known) free = c;
+        else if (c->window == shape->window && c->H == shape->H && c->K == shape->K && c->A == shape->A) return c->cost;
+    }
+    const struct op_cost cost = cost_of_pieces(pages, *shape);
+    if (free)
+        *free = (struct attention_charge){ true, shape->window, shape->H, shape->K, shape->A, cost };
+    return cost;
+}
+
+/* Room for the keys of the longest sequence, in whole blocks, so that few sizes of memory come and go. */
+static int64_t longest_of(const struct pages *pages)
+{
+    const struct iteration *const now = pages->now;
     int64_t most = 1;
     for (int64_t i = 0; i < now->pieces; i++)
         if (now->piece[i].first + now->piece[i].count > most) most = now->piece[i].first + now->piece[i].count;
-    return most;
+    return (most + pages->tokens - 1) / pages->tokens * pages->tokens;
 }
 
 /* Keys and values are the last columns of the rows that attention reads.  With cp each device brings those of its rows
@@ -285,7 +317,6 @@ static void attend_alone(struct pages *pages, const struct answering_attention *
     shape.S = 1, shape.pairs = 1;
     dev_attention_piece(d, call->out, call->lse, call->qkv, tensor_rows_of(room, 0, 1),
                         pages->stage->micro[0].positions, shape);
-    device_charge(d, "attention forward", attention_part_forward_cost(1, 1, 1, shape, d->dtype));
 }
 
 static void attend_pieces(struct pages *pages, const struct answering_attention *call, struct tensor kv,
@@ -294,8 +325,6 @@ static void attend_pieces(struct pages *pages, const struct answering_attention 
     struct device *const d = device_of(pages);
     const struct iteration *const now = pages->now;
     const struct tensor positions = pages->stage->micro[0].positions;
-    struct op_cost cost = { .flops = 0 };
-    double all = 0;
     for (int64_t i = 0, row = 0; i < now->pieces; row += now->piece[i++].count) {
         const struct own_rows own = own_rows_of(pages, &now->piece[i], row);
         if (own.count == 0) continue;
@@ -306,27 +335,48 @@ static void attend_pieces(struct pages *pages, const struct answering_attention 
                             tensor_rows_of(call->lse, own.from, own.count),
                             tensor_rows_of(call->qkv, own.from, own.count), whole,
                             tensor_1d((int32_t *)positions.data + own.from, I32, own.count), shape);
-        add_cost(&cost, &all, &own, &shape, d->dtype);
     }
-    cost.seen = all > 0 ? cost.seen / all : 0;
-    if (all > 0) device_charge(d, "attention forward", cost);
+}
+
+void pages_begin(struct pages *pages, const struct iteration *now)
+{
+    pages->now = now;
+    for (int i = 0; i < CHARGES; i++) pages->charge[i].known = false;
+}
+
+/* Keep the keys and values of the iteration's rows, and attend.  Without numbers nothing is copied or computed. */
+static void compute_pieces(struct pages *pages, const struct answering_attention *call, const struct fresh_rows *fresh,
+                           struct tensor room)
+{
+    const struct iteration *const now = pages->now;
+    const struct tensor kv = pages->kv[call->layer];
+    /* All keys are there before any query reads: a sequence may share blocks that another one has just filled. */
+    for (int64_t i = 0, row = 0; i < now->pieces; row += now->piece[i++].count)
+        keep_piece(pages, kv, &now->piece[i], row, fresh);
+    if (now->tokens > pages->part) attend_pieces(pages, call, kv, room);
+    else attend_alone(pages, call, room);
+}
+
+static struct op_cost cost_of_rows(struct pages *pages, struct attention shape)
+{
+    if (pages->now->tokens > pages->part) return charge_of(pages, &shape);
+    shape.S = 1, shape.pairs = 1;
+    return attention_part_forward_cost(1, 1, 1, shape, device_of(pages)->dtype);
 }
 
 enum error_code pages_attend(struct pages *pages, const struct answering_attention *call, struct error *err)
 {
     struct device *const d = device_of(pages);
-    const struct iteration *const now = pages->now;
-    const struct tensor kv = pages->kv[call->layer];
     struct fresh_rows fresh;
-    const struct tensor room = device_tensor_2d(d, BUFFERS, longest_of(now), pages->width);
+    const struct tensor room = device_tensor_2d(d, BUFFERS, longest_of(pages), pages->width);
     if (room.data == NULL) return fail(err, ERR_MEMORY, "no memory for the keys of a sequence");
-    enum error_code e = share_rows(pages, call->qkv, &fresh, err);
-    /* All keys are there before any query reads: a sequence may share blocks that another one has just filled. */
-    for (int64_t i = 0, row = 0; i < now->pieces && !e; row += now->piece[i++].count)
-        keep_piece(pages, kv, &now->piece[i], row, &fresh);
-    if (!e) dev_charge(d, "copy keys and values", tensor_2d(NULL, kv.dtype, now->tokens, pages->width), 2, 0);
-    if (!e && now->tokens <= pages->part) attend_alone(pages, call, room);
-    else if (!e) attend_pieces(pages, call, kv, room);
+    const enum error_code e = share_rows(pages, call->qkv, &fresh, err);
+    if (!e) {
+        if (d->backend->has_numbers) compute_pieces(pages, call, &fresh, room);
+        dev_charge(d, "copy keys and values",
+                   tensor_2d(NULL, pages->kv[call->layer].dtype, pages->now->tokens, pages->width), 2, 0);
+        device_charge(d, "attention forward", cost_of_rows(pages, call->shape));
+    }
     if (fresh.kv.data && fresh.kv.data != call->qkv.data) device_free(d, fresh.kv);
     device_free(d, room);
     return e;

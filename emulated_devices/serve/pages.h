@@ -15,12 +15,18 @@
 #include "emulated_devices/model/stage.h"
 #include "emulated_devices/serve/scheduler.h"
 
+/* The cost of attention in an iteration: the same in all layers whose queries see equally far. */
+struct attention_charge { bool known; int64_t window, H, K, A; struct op_cost cost; };
+
+enum { CHARGES = 4 };                   /* kinds of layers in a model; more of them would be computed again */
+
 struct pages {
     const struct stage *stage;          /* of the device */
     int64_t blocks, tokens, width;      /* blocks; tokens of each; numbers of a token in a layer: keys, then values */
     int64_t layers;                     /* as answering_attention counts them */
     struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
     const struct iteration *now;        /* whose rows attention is asked for */
+    struct attention_charge charge[CHARGES];    /* of this iteration, as far as known */
     struct group along;                 /* with cp: the devices that have the other rows of the same heads */
     int parts, part;                    /* rows are dealt to them in turn: row r to part r modulo parts */
     struct tier tier;                   /* of the host, for blocks of preempted sequences */
@@ -31,6 +37,9 @@ struct pages {
 enum error_code pages_open(struct pages *, struct comm *, const struct stage *, const struct serving_limits *,
                            struct error *);
 void pages_close(struct pages *);
+
+/** From now on attention is asked for the rows of another iteration. */
+void pages_begin(struct pages *, const struct iteration *);
 
 /** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
 uint64_t pages_bytes(const struct pages *);

@@ -231,7 +231,7 @@ static bool start_first(struct scheduler *scheduler, int64_t *left)
     if (scheduler->limits.chunk > 0) n = least(n, scheduler->limits.chunk);
     if (scheduler->limits.whole_prompts && n > *left) return false;
     n = least(n, *left);
-    for (int64_t i = 0; i < found; i++) unused += pool->block[s->block[i]].users == 0;
+    for (int64_t i = 0; i < found; i++) unused += pool->users[s->block[i]] == 0;
     /* Blocks that were found leave the queue before others are taken from it. */
     if (blocks_for(pool, first + n) - found > pool->free - unused) return false;
     for (int64_t i = 0; i < found; i++) block_use(pool, s->block[i]);
@@ -367,9 +367,9 @@ enum error_code scheduler_take(struct scheduler *scheduler, const int32_t *token
     return scheduler_check(scheduler, err);
 }
 
-enum error_code scheduler_check(const struct scheduler *scheduler, struct error *err)
+enum error_code scheduler_check(struct scheduler *scheduler, struct error *err)
 {
-    int64_t lists = 0, users = 0, away = 0;
+    int64_t lists = 0, away = 0;
     for (int64_t i = 0; i < scheduler->active; i++) {
         const struct sequence *const s = scheduler->running[i];
         lists += s->blocks;
@@ -386,7 +386,7 @@ enum error_code scheduler_check(const struct scheduler *scheduler, struct error 
     if (away != scheduler->host.blocks - scheduler->host.free)
         return fail(err, ERR_INTERNAL, "sequences that wait have %lld blocks of the host; it counts %lld",
                     (long long)away, (long long)(scheduler->host.blocks - scheduler->host.free));
-    for (int64_t b = 0; b < scheduler->pool.blocks; b++) users += scheduler->pool.block[b].users;
+    const int64_t users = block_pool_users(&scheduler->pool);
     if (lists != users)
         return fail(err, ERR_INTERNAL, "sequences have %lld blocks in their lists; the cache counts %lld",
                     (long long)lists, (long long)users);

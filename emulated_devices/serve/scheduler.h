@@ -156,6 +156,6 @@ enum error_code scheduler_take(struct scheduler *, const int32_t *token, struct 
 enum error_code scheduler_take_proposed(struct scheduler *, const struct taken_tokens *taken, struct error *);
 
 /** Whether every block is in as many lists as it has users, and the pool's counts fit.  @return OK or ERR_INTERNAL. */
-enum error_code scheduler_check(const struct scheduler *, struct error *);
+enum error_code scheduler_check(struct scheduler *, struct error *);
 
 #endif

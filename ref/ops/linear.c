@@ -11,12 +11,14 @@
  *           `first` on are used.  Forward does not change the others; accumulate: backward for the input adds to dX
  * Rounding  the BLAS chooses the order inside a product: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
+ *           Few rows and a large W: few_rows.h multiplies them forward, in a fixed order.
  * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
  *           dev_NAME (device/compute.h).  No function returns an error code.
  * Speed     Y is set to b and the product is added to it: otherwise the BLAS would need the same pass to write zeros.
  */
 #include "ref/ops/real.h"
 #include "ref/ops/table.h"
+#include "ref/ops/few_rows.h"
 #include "ref/ops/gemm.h"
 #include "ref/ops/reduce.h"
 #include <string.h>
@@ -29,6 +31,14 @@ static void FN(fill_rows)(struct tensor Y, int64_t first, struct tensor b)
     for (int64_t n = 0; n < N; n++) memcpy(DATA(Y) + n * O + first, b.data, (size_t)width * sizeof(real));
 }
 
+/* Y [N,O] = X [N,I] W [O,I]^T, or Y += that; ldy is the distance of Y's rows. */
+static void FN(rows_times)(int64_t N, int64_t O, int64_t I, const real *X, const real *W, bool add, real *Y,
+                           int64_t ldy)
+{
+    if (FN(few_rows_suit)(N, O, I)) FN(few_rows)(N, O, I, X, W, add, Y, ldy);
+    else FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, X, I, W, I, add, Y, ldy);
+}
+
 void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
 {
     const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y), width = tensor_rows(W);
@@ -36,8 +46,7 @@ void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X,
     assert(!tensor_present(b) || tensor_count(b) == width);
 
     if (tensor_present(b)) FN(fill_rows)(Y, first, b);
-    FN(gemm)
-    (AS_IS, TRANSPOSED, N, width, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, tensor_present(b), DATA(Y) + first, O);
+    FN(rows_times)(N, width, I, CONST_DATA(X), CONST_DATA(W), tensor_present(b), DATA(Y) + first, O);
 }
 
 void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
@@ -51,7 +60,7 @@ void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
     const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
     assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
 
-    FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, 1, DATA(Y), O);
+    FN(rows_times)(N, O, I, CONST_DATA(X), CONST_DATA(W), true, DATA(Y), O);
 }
 
 void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W,

@@ -166,6 +166,17 @@ test_plan_ahead() {
     run $words --plan-ahead $tight --answers other $exactly;        expect_status 0; expect_same <(ids plain) <(ids other)
 }
 
+# The time of a token depends on how many tokens are before it, and not on the iterations before.
+test_time_of_lengths() {
+    gap() { awk -F'"time":' -v i="$2" '/"time"/ { split($2, t, ","); at[n++] = t[1] } END { printf "%.12f\n", at[i] - at[i - 1] }' "$1"; }
+    echo '{"prompt_ids":['$(seq -s, 1 20)'],"max_tokens":3,"ignore_eos":true}' >short
+    echo '{"prompt_ids":['$(seq -s, 1 21)'],"max_tokens":2,"ignore_eos":true}' >long
+    run serve --model llama-tiny --trace short --stream;    expect_status 0; cp "$place/out" first
+    run serve --model llama-tiny --trace long --stream;     expect_status 0; cp "$place/out" second
+    expect_same <(gap first 2) <(gap second 1)
+    [ "$(gap first 2)" != "$(gap first 1)" ] || complain 'one more key takes no time'
+}
+
 # Without numbers every iteration has the same tokens of the same requests, so all counts and times are equal.
 test_simulated() {
     local words mesh
@@ -211,5 +222,5 @@ test_not_enough() {
 }
 
 run_tests test_as_sample test_any_mesh_and_order test_shared_work test_times test_stops test_stream test_wrong_traces \
-          test_refused test_proposals test_plan_ahead test_simulated test_wrong_drafts test_packed_weights \
+          test_refused test_proposals test_plan_ahead test_time_of_lengths test_simulated test_wrong_drafts test_packed_weights \
           test_not_enough

@@ -43,6 +43,17 @@ test_meshes_that_change() {
     expect_out '^2 devices, meshes that change'; expect_out '^ +[0-9]+ +[0-9]+ bytes moved  ok'
 }
 
+# On all six meshes of 4 devices a thousand requests are right, by three models.
+test_requests() {
+    local devices=2 cases=3
+    [ "$TIER" != verify ] || { devices=4; cases=16; }
+    [ "$TIER" = verify ] || local part='--part 1/3'
+    run verify serving --from $devices --devices $devices ${part:-} --json all.json;  expect_all_pass $cases
+    expect_out "^$devices devices, requests"; [ $devices = 2 ] || expect_out ' 1000 requests '
+    expect_out '^  dp 1 tp 1 pp [24]  llama +[0-9]+ requests +[0-9]+ tokens +[0-9]+ preemptions +[1-9][0-9]* shared  ok'
+    grep -q '"model":.*"llama"' all.json || complain 'the JSON does not name the model'
+}
+
 test_tiles_of_the_sphere() {
     run verify spatial --devices 3 --json tiles.json;   expect_all_pass 22
     expect_out '^   1 x 3  x 1   convolution-halo +[0-9.e-]+ +4 +[1-9][0-9]+  ok$'; expect_out '^   1 x 1  x 3   transforms +0\.0e\+00 '

@@ -3,6 +3,7 @@
  * tier: check
  */
 #include "tests/ref/test_ops.h"
+#include <omp.h>
 
 static struct tensor X, Y, W, b, dX, dY, dW, db;        /* of the case at hand, for the forward under test */
 
@@ -77,6 +78,31 @@ static void test_linear_is_exact_on_integers(void **state)
     }
 }
 
+/* Few rows and a large matrix have a product of their own: each element is near the exact one, and each row has the
+ * bits that it has alone, with one thread as with three. */
+static void test_few_rows(void **state)
+{
+    (void)state;
+    const int64_t N = 9, I = 515, O = 513;
+    const int before = omp_get_max_threads();
+    FOR_FORMATS(t, op) {
+        CASE("linear %s, few rows of a large matrix", dtype_name(t));
+        X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"), b = fill(vector(t, O), 1, "b");
+        Y = matrix(t, N, O), dY = matrix(t, 1, O);
+        op->linear_forward(Y, X, W, b);
+        for (int64_t n = 0; n < N; n += 4)
+            for (int64_t o = 0; o < O; o++)
+                expect_near("Y", Y, n * O + o, product(X, n * I, 1, W, o * I, 1, I, at(b, o)));
+        for (int64_t n = 0; n < N; n++) {
+            omp_set_num_threads(n % 2 ? 3 : 1);
+            op->linear_forward(dY, tensor_rows_of(X, n, 1), W, b);
+            assert_memory_equal(dY.data, tensor_rows_of(Y, n, 1).data, tensor_bytes(dY));
+        }
+        omp_set_num_threads(before);
+        check_guards_and_free();
+    }
+}
+
 static struct tensor rows_of(struct tensor t, int64_t first, int64_t count)
 {
     char *data = (char *)t.data + (size_t)(first * (t.ndim == 2 ? tensor_cols(t) : 1)) * dtype_size(t.dtype);
@@ -138,6 +164,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear), cmocka_unit_test(test_linear_is_exact_on_integers),
+            cmocka_unit_test(test_few_rows),
             cmocka_unit_test(test_columns), cmocka_unit_test(test_gradient),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -8,9 +8,9 @@ ref/model/kinds.h 94
 ref/model/params.h 115
 ref/model/options.def 38
 ref/model/node.h 38
-ref/model/op.h 216
+ref/model/op.h 217
 ref/model/families/families.def 8
-ref/model/transformer.h 167
+ref/model/transformer.h 168
 ref/model/mezo.h 5
 ref/optim/galore.h 19
 ref/optim/rates.h 8'

@@ -57,7 +57,8 @@ static enum error_code reception_open(struct reception *desk, const struct live_
     const struct serving_limits *const l = &live->job->limits;
     const struct live_words *const w = live->words;
     const int replicas = live->job->plan->mesh.size[DP];
-    const struct front_limits limits = { w->open < replicas ? replicas : w->open, replicas, w->seconds, live->answers };
+    const struct front_limits limits = { w->open < replicas ? replicas : w->open, replicas, w->seconds, live->answers,
+                                         stopping_asked };
     const struct server_place place = { w->host, w->port, w->connections };
     name_model(desk, live);
     enum error_code e = find_chat(desk, live, err);

@@ -57,11 +57,12 @@ void range_open_unreserved(struct range *range)
 
 void range_forget(struct range *range)
 {
-    while (range->holes != NULL) {
-        struct hole *h = range->holes;
-        range->holes = h->next;
-        free(h);
-    }
+    for (int i = 0; i < RANGE_LISTS; i++)
+        while (range->holes[i] != NULL) {
+            struct hole *h = range->holes[i];
+            range->holes[i] = h->next;
+            free(h);
+        }
     range->used = range->kept = 0;
 }
 
@@ -76,12 +77,18 @@ static size_t whole_pages(const struct range *range, size_t bytes)
     return (bytes + range->page - 1) / range->page * range->page;
 }
 
+/* Where holes of so many whole pages are listed. */
+static struct hole **range_list(struct range *range, size_t bytes)
+{
+    return &range->holes[bytes / range->page % RANGE_LISTS];
+}
+
 /* Addresses for a block: a hole of its size, or the next ones that were never used. */
 void *range_take(struct range *range, size_t bytes)
 {
     const size_t need = whole_pages(range, bytes);
     if (need < bytes) return NULL;
-    for (struct hole **at = &range->holes; *at != NULL; at = &(*at)->next)
+    for (struct hole **at = range_list(range, need); *at != NULL; at = &(*at)->next)
         /* Only a hole of exactly this size is used again: sizes repeat from step to step. */
         if ((*at)->bytes == need) {
             struct hole *h = *at;
@@ -104,9 +111,10 @@ void range_give(struct range *range, void *at, size_t bytes)
     const bool keep = h != NULL && range->kept + pages <= range->keeps;
     if (!keep && !range->unreserved) madvise(at, pages, range->advice);
     if (h == NULL) return;
-    *h = (struct hole){ .next = range->holes, .at = at, .bytes = pages, .kept = keep };
+    struct hole **const list = range_list(range, pages);
+    *h = (struct hole){ .next = *list, .at = at, .bytes = pages, .kept = keep };
     range->kept += keep ? pages : 0;
-    range->holes = h;
+    *list = h;
 }
 
 /* All addresses used so far get or lose access at once. */

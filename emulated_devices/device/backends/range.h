@@ -11,10 +11,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { RANGE_LISTS = 256 };
+
 struct range {
     char *base;                         /* first byte of the reserved addresses */
     size_t size, used, page;            /* bytes; `used`: allocated so far, including freed ones */
-    struct hole *holes;                 /* freed, for the next allocation of the same number of pages */
+    struct hole *holes[RANGE_LISTS];    /* freed, for the next allocation of the same number of pages: by this number
+                                         * modulo the lists */
     int advice;                         /* what tells the system that freed pages are of no use any more */
     bool unreserved;                    /* no page can ever be opened */
     size_t kept, keeps;                 /* bytes of freed pages that are still there, for the next; at most so many */

@@ -1,7 +1,6 @@
 /* front.c -- keeps the open requests of clients, and writes the texts of their answers.  server.c and engine_live.c
  * call.  The only error is ERR_MEMORY of front_open; later a request without memory ends with a problem. */
 #include "emulated_devices/serve/http/front.h"
-#include "emulated_devices/launch/stopping.h"
 #include "ref/text/generate.h"
 #include <errno.h>
 #include <pthread.h>
@@ -254,7 +253,8 @@ static void front_listen(void *context, struct live_news *news)
 {
     struct front *const f = context;
     pthread_mutex_lock(&f->lock);
-    if (stopping_asked() || (f->limits.answers > 0 && f->counts.answered >= f->limits.answers)) f->ends = true;
+    const bool asked = f->limits.asked && f->limits.asked();
+    if (asked || (f->limits.answers > 0 && f->counts.answered >= f->limits.answers)) f->ends = true;
     if (!fill_news(f, news) && news->count == 0) {
         news->ends = f->ends && !clients_read(f);
         if (!news->ends) {

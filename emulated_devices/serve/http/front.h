@@ -18,6 +18,7 @@ struct front_limits {
     int replicas;                       /* to which they are dealt */
     double seconds;                     /* of a request, from its coming to its end */
     int64_t answers;                    /* after so many the front ends; 0: it goes on */
+    int (*asked)(void);                 /* not 0 once a signal has asked for the end; NULL: none can */
 };
 
 /* All requests together have come to this. */

@@ -46,8 +46,10 @@ static enum scheme_kind kind_at(int place)
 /* Families of cases that are drawn, after those of schemes; a new one is a line here and a file. */
 static const struct { const char *name; enum error_code (*run)(struct job *, struct error *); } drawn_family[] = {
     { VERIFY_PLANS, verify_plans }, { VERIFY_ELASTIC, verify_elastic }, { VERIFY_PLANNERS, verify_planners },
+    { VERIFY_SERVING, verify_serving },
 };
 enum { DRAWN_FAMILIES = sizeof drawn_family / sizeof *drawn_family };
+_Static_assert(1 + SCHEME_KINDS + DRAWN_FAMILIES <= VERIFY_FAMILIES, "verify.c lists all families");
 
 /* The place among them of a family that has no kind. */
 static int drawn_at(int place)

@@ -11,7 +11,7 @@
 #include "ref/io/json.h"
 #include "ref/io/options.h"
 
-enum { VERIFY_MOST_DEVICES = 64 };
+enum { VERIFY_MOST_DEVICES = 64, VERIFY_FAMILIES = SCHEME_KINDS + 5 };
 
 /* --part N/M: this run takes the cases whose place modulo `of` is number - 1. */
 struct verify_part { int number, of; };
@@ -32,6 +32,8 @@ struct verify_options {
 /* Families of drawn cases: plans whose layers have different strategies; chains of meshes of one job. */
 #define VERIFY_PLANS "plans"
 #define VERIFY_ELASTIC "elastic"
+/* The family of requests that are answered on meshes. */
+#define VERIFY_SERVING "serving"
 /* The family of planners by layers, beside brute force. */
 #define VERIFY_PLANNERS "planners"
 
@@ -83,6 +85,7 @@ enum error_code verify_tiles(struct job *, struct error *);
 enum error_code verify_plans(struct job *, struct error *);
 enum error_code verify_planners(struct job *, struct error *);
 enum error_code verify_elastic(struct job *, struct error *);
+enum error_code verify_serving(struct job *, struct error *);
 struct cases;
 enum error_code verify_schemes(struct job *, struct cases *, enum scheme_kind, struct error *);
 
