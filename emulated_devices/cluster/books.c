@@ -51,17 +51,22 @@ void books_flush_device(struct engine *engine, int device)
 
 /* ---- pieces ------------------------------------------------------------------------------------------------------ */
 
-void books_open_piece(struct engine *engine, struct engine_job *job, int64_t moves)
+enum error_code books_open_piece(struct engine *engine, struct engine_job *job, int64_t moves, struct error *err)
 {
     const struct allocation *const a = &job->active.now;
     const int64_t now = engine->scheduling.now;
     for (int d = a->place; d < a->place + a->devices; d++) {
+        const int owner = engine->owner[d];
+        if (owner >= 0 || owner == OWNER_BROKEN)
+            return fail(err, ERR_INTERNAL, "device %d is given to job %s while %s", d, job->active.job->name,
+                        owner >= 0 ? engine->jobs->at[owner].name : "it is broken");
         books_flush_device(engine, d);
         engine->owner[d] = job->active.number;
     }
     job->piece = (struct job_piece){ job->active.number, a->place, a->devices, a->clock, now, now + moves, now };
     job->left = job->active.left, job->served = job->active.served;
     job->active.since = now + moves;
+    return OK;
 }
 
 static enum error_code keep_piece(struct simulated *out, const struct job_piece *piece, struct error *err)

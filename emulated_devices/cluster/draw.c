@@ -1,5 +1,5 @@
-/* draw.c -- draws jobs by a law.  cli/cluster/ and claims call.  Errors: ERR_USAGE of a law's name; ERR_MEMORY; those of
- * prices. */
+/* draw.c -- draws jobs by a law.  cli/cluster/ and bench/cluster.c call.  Errors: ERR_USAGE of a law's name;
+ * ERR_MEMORY; those of prices. */
 #include "emulated_devices/cluster/draw.h"
 #include "ref/exact/scalars.h"
 #include "ref/io/options.h"
@@ -24,7 +24,7 @@ static const char *const plans[] = {
     "--model 43m --batch 128",
     "--model 11m --batch 128",
 };
-enum { PLANS = sizeof plans / sizeof *plans, DRAWN_MOST = 32, MOST_TIMES = 4 };
+enum { PLANS = sizeof plans / sizeof *plans, DRAWN_MOST = 16, MOST_TIMES = 4 };
 
 enum error_code job_law_find(const struct job_law **law, const char *name, struct error *err)
 {

@@ -21,7 +21,8 @@ struct engine_job {
     uint64_t moved;                     /* bytes of its last change */
 };
 
-enum { OWNER_NONE = -1, OWNER_BROKEN = -2 };
+/* OWNER_PROMISED: a block that a job gets as soon as those that left it have others. */
+enum { OWNER_NONE = -1, OWNER_BROKEN = -2, OWNER_PROMISED = -3 };
 
 struct repair { int64_t at; int device; };
 
@@ -49,8 +50,9 @@ static inline struct engine_job *engine_job_of(struct active_job *active) { retu
 /** Bring what schedulers see of a job up to now. */
 void books_update(struct engine *, struct engine_job *);
 
-/** Begin a piece on the job's devices, or end the piece.  @return OK or ERR_MEMORY. */
-void books_open_piece(struct engine *, struct engine_job *, int64_t moves);
+/** Begin a piece on the job's devices, or end the piece.
+ *  @return OK; ERR_INTERNAL: a device has another job; ERR_MEMORY. */
+enum error_code books_open_piece(struct engine *, struct engine_job *, int64_t moves, struct error *);
 enum error_code books_close_piece(struct engine *, struct engine_job *, struct error *);
 
 /** A device without a job changes its state. */

@@ -8,8 +8,8 @@
  *      35  the network  a switch or cable: jobs of four nodes end; nothing is broken for longer
  *      63  software     a bug, a watchdog: the job of the device ends
  *
- * Source  Llama Team, "The Llama 3 herd of models", arXiv:2407.21783, table 5: its counts, not its percentages, which do
- *         not agree with them
+ * Source  Llama Team, "The Llama 3 herd of models", arXiv:2407.21783, table 5: its counts, not its percentages, which
+ *         do not agree with them
  *
  * simulate.c calls failure_draw.  Nothing here fails.
  */

@@ -35,17 +35,27 @@ static struct growth heap_pop(struct heap *heap)
     return top;
 }
 
+static double growth_seconds(const struct growth_job *job)
+{
+    return job->size < 0 ? INFINITY : job->steps * job->of->seconds[job->size][job->clock];
+}
+
+static double growth_joules(const struct growth_job *job)
+{
+    return job->size < 0 ? 0 : job->steps * job->of->joules[job->size][job->clock];
+}
+
 double growth_time(const struct growth_job *job, int jobs)
 {
     double time = 0;
-    for (int i = 0; i < jobs; i++) time += job[i].size < 0 ? INFINITY : job[i].time[job[i].size][job[i].clock];
+    for (int i = 0; i < jobs; i++) time += growth_seconds(&job[i]);
     return time;
 }
 
 double growth_energy(const struct growth_job *job, int jobs)
 {
     double energy = 0;
-    for (int i = 0; i < jobs; i++) energy += job[i].size < 0 ? 0 : job[i].energy[job[i].size][job[i].clock];
+    for (int i = 0; i < jobs; i++) energy += growth_joules(&job[i]);
     return energy;
 }
 
@@ -55,8 +65,8 @@ static bool choose_leanest(struct growth_job *job, int clocks)
     for (int size = job->first; size <= job->last; size++) {
         job->clock = -1;
         for (int c = 0; c < clocks; c++)
-            if (isfinite(job->time[size][c]) &&
-                (job->clock < 0 || job->energy[size][c] < job->energy[size][job->clock])) job->clock = c;
+            if (isfinite(job->of->seconds[size][c]) &&
+                (job->clock < 0 || job->of->joules[size][c] < job->of->joules[size][job->clock])) job->clock = c;
         if (job->clock >= 0) return job->size = size, true;
     }
     job->size = -1;
@@ -66,8 +76,9 @@ static bool choose_leanest(struct growth_job *job, int clocks)
 /* What a job gains by a growth, for what it costs; 0: nothing. */
 static double priority_of(const struct growth_job *job, int size, int clock)
 {
-    const double time = job->time[job->size][job->clock], energy = job->energy[job->size][job->clock];
-    const double saves = (time - job->time[size][clock]) / time, costs = (job->energy[size][clock] - energy) / energy;
+    const double time = job->of->seconds[job->size][job->clock], energy = job->of->joules[job->size][job->clock];
+    const double saves = (time - job->of->seconds[size][clock]) / time,
+                 costs = (job->of->joules[size][clock] - energy) / energy;
     if (!(saves > 0)) return 0;
     return costs <= 0 ? INFINITY : saves / costs;
 }
@@ -91,7 +102,7 @@ enum error_code growth_run(struct growth_job *job, int jobs, int devices, int cl
     for (int i = 0; i < jobs; i++) {
         if (!choose_leanest(&job[i], clocks)) continue;
         if (1 << job[i].size > devices) job[i].size = -1;
-        else devices -= 1 << job[i].size, energy += job[i].energy[job[i].size][job[i].clock];
+        else devices -= 1 << job[i].size, energy += job[i].steps * job[i].of->joules[job[i].size][job[i].clock];
     }
     for (int i = 0; i < jobs; i++)
         if (job[i].size >= 0) push_growths(&heap, &job[i], i, clocks);
@@ -102,7 +113,7 @@ enum error_code growth_run(struct growth_job *job, int jobs, int devices, int cl
                            || g.size + g.clock != j->size + j->clock + 1;
         if (stale) continue;
         const int more = (1 << g.size) - (1 << j->size);
-        const double dearer = j->energy[g.size][g.clock] - j->energy[j->size][j->clock];
+        const double dearer = j->steps * (j->of->joules[g.size][g.clock] - j->of->joules[j->size][j->clock]);
         if (more > devices || energy + dearer > budget) continue;
         devices -= more, energy += dearer;
         j->size = g.size, j->clock = g.clock;
@@ -115,22 +126,28 @@ enum error_code growth_run(struct growth_job *job, int jobs, int devices, int cl
 enum { TRIED_MOST = 3 };                /* jobs: all choices of more take too long */
 
 /* Try all choices of one job after another. */
-struct trial { struct growth_job *job; int jobs, clocks; double budget, best; int size[TRIED_MOST], clock[TRIED_MOST]; };
+struct trial {
+    struct growth_job *job;
+    int jobs, clocks;
+    double budget, best;                /* joules; the least sum of seconds so far */
+    int size[TRIED_MOST], clock[TRIED_MOST];    /* its choices */
+};
 
 static void try_job(struct trial *trial, int number, int devices, double time, double energy)
 {
     if (devices < 0 || energy > trial->budget || time >= trial->best) return;
     if (number == trial->jobs) {
         trial->best = time;
-        for (int i = 0; i < number && i < TRIED_MOST; i++) trial->size[i] = trial->job[i].size, trial->clock[i] = trial->job[i].clock;
+        for (int i = 0; i < number && i < TRIED_MOST; i++)
+            trial->size[i] = trial->job[i].size, trial->clock[i] = trial->job[i].clock;
         return;
     }
     struct growth_job *const j = &trial->job[number];
     for (int size = j->first; size <= j->last; size++)
         for (int c = 0; c < trial->clocks; c++) {
             j->size = size, j->clock = c;
-            if (isfinite(j->time[size][c]))
-                try_job(trial, number + 1, devices - (1 << size), time + j->time[size][c], energy + j->energy[size][c]);
+            if (isfinite(j->of->seconds[size][c]))
+                try_job(trial, number + 1, devices - (1 << size), time + growth_seconds(j), energy + growth_joules(j));
         }
 }
 

@@ -110,7 +110,7 @@ static enum error_code wrong_cell(const struct cell_place *place, const char *ce
                 place->column, place->name, printable(cell).text, must);
 }
 
-/* Cut the next cell out of a line; in quotation marks it may have commas, and "" is one mark.  The cell is cut in place.
+/* Cut the next cell out of a line, in place; in quotation marks it may have commas, and "" is one mark.
  * @return the cell, and in *rest what follows its comma, NULL after the last; NULL: a mark has no end. */
 static char *cut_cell(char *text, char **rest)
 {
@@ -151,7 +151,7 @@ static enum error_code cut_line(char *cell[COLUMNS], char *text, const char *pat
                         (long long)line, n + 1);
     if (rest || n < cells)
         return fail(err, ERR_FORMAT, "%s:%lld: column %d: the line has %s cells than the first line has columns: %d",
-                    path, (long long)line, n + (rest ? 1 : 0), rest ? "more" : "fewer", cells);
+                    path, (long long)line, n + 1, rest ? "more" : "fewer", cells);
     return OK;
 }
 
@@ -175,8 +175,8 @@ static enum error_code read_heading(struct heading *heading, char *text, const c
     }
     for (int i = 0; i < COLUMNS_NEEDED; i++)
         if (!has[i])
-            return fail(err, ERR_FORMAT, "%s:%lld: column %d: there is no column \"%s\"; the first line names job, user, "
-                        "arrival, steps, devices, plan, and perhaps least and most", path, (long long)line,
+            return fail(err, ERR_FORMAT, "%s:%lld: column %d: there is no column \"%s\"; the first line names job, "
+                        "user, arrival, steps, devices, plan, and perhaps least and most", path, (long long)line,
                         heading->count + 1, column_names[i]);
     return OK;
 }

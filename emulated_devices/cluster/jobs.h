@@ -4,8 +4,8 @@
  *     a1,ann,0,2000,8,2,16,--model gpt2 --batch 64 --dtype bf16
  *
  * The first line names the columns, in any order; `least` and `most` may be missing.  Arrivals are seconds.  A plan has
- * words of `orrery plan` without --dp, --cluster and --memory: a job has as many copies as its devices allow.  Cells may
- * stand in quotation marks as RFC 4180 says, and lines that begin with # are comments.
+ * words of `orrery plan` without --dp, --cluster and --memory: a job has as many copies as its devices allow.  Cells
+ * may stand in quotation marks as RFC 4180 says, and lines that begin with # are comments.
  *
  * draw.c draws such jobs, cli/cluster/cluster.c reads and writes them, and simulate.c lets a cluster train them.
  */

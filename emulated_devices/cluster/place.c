@@ -1,6 +1,7 @@
-/* place.c -- puts jobs into blocks of devices.  A job stays where it is if it may, grows around its block, shrinks inside
- * it, or goes to the smallest free block.  If free devices suffice but no block is free, a scheduler that moves jobs has
- * smaller ones moved out of the emptiest block.  simulate.c calls place_jobs.  Errors: ERR_MEMORY, those of prices. */
+/* place.c -- puts jobs into blocks of devices.  A job stays where it is if it may, grows around its block, shrinks
+ * inside its block, or goes to the smallest free block.  If free devices suffice but no block is free, a scheduler that
+ * moves jobs has smaller ones moved out of the emptiest block.  simulate.c calls place_jobs.  Errors: ERR_MEMORY,
+ * ERR_INTERNAL, those of prices. */
 #include "emulated_devices/cluster/engine.h"
 #include <stdlib.h>
 
@@ -49,7 +50,7 @@ static int emptiest_block(const struct engine *engine, int size)
         bool may = true;
         for (int d = at; d < at + size && may; d++) {
             const int owner = engine->owner[d];
-            may = owner != OWNER_BROKEN && (owner < 0 || engine->job[owner].active.now.devices < size);
+            may = owner == OWNER_NONE || (owner >= 0 && engine->job[owner].active.now.devices < size);
             used += owner >= 0;
         }
         if (may && used < fewest) best = at, fewest = used;
@@ -79,7 +80,10 @@ static enum error_code clear_block(struct engine *engine, int size, int *place, 
         if (!e) throw_step_away(engine, j);
     }
     if (*place < 0 || e) return e;
-    buddy_take_at(&engine->buddy, size, *place);
+    if (!buddy_take_at(&engine->buddy, size, *place))
+        return fail(err, ERR_INTERNAL, "devices %d-%d are not free, although all jobs have left them", *place,
+                    *place + size - 1);
+    for (int d = *place; d < *place + size; d++) engine->owner[d] = OWNER_PROMISED;
     for (int devices = size; devices >= 1 && !e; devices /= 2)
         for (int i = 0; i < n && !e; i++)
             if (out[i]->active.next.devices == devices) e = put(engine, out[i], err);
@@ -144,9 +148,9 @@ static enum error_code put(struct engine *engine, struct engine_job *job, struct
     if (e) return e;
     if (job->state == STATE_NEW) engine->out->job[a->number].began = engine->scheduling.now;
     job->state = STATE_ON_DEVICES;
-    books_open_piece(engine, job, time);
+    e = books_open_piece(engine, job, time, err);
     job->saved = a->left, job->saved_at = a->since;
-    return OK;
+    return e;
 }
 
 /* A job runs on at another clock rate, without a stop. */
@@ -159,7 +163,7 @@ static enum error_code change_clock(struct engine *engine, struct engine_job *jo
     enum error_code e = books_close_piece(engine, job, err);
     a->now.clock = a->next.clock;
     if (!e) e = pricing_step(engine->pricing, a->job->kind, a->now.devices, a->now.clock, &job->price, err);
-    if (!e) books_open_piece(engine, job, moves);
+    if (!e) e = books_open_piece(engine, job, moves, err);
     a->since = since;
     return e;
 }

@@ -1,5 +1,5 @@
-/* planned.c -- asks plans what jobs take.  price.c calls.  Errors: ERR_USAGE of a plan's words; ERR_MEMORY.  A plan that
- * cannot be made on some number of devices is no error: it does not fit there. */
+/* planned.c -- asks plans what jobs take.  price.c calls.  Errors: ERR_USAGE of a plan's words; ERR_MEMORY.  A plan
+ * that cannot be made on some number of devices is no error: it does not fit there. */
 #include "emulated_devices/cluster/planned.h"
 #include "emulated_devices/model/collection/moves.h"
 #include "emulated_devices/model/collection/outlined.h"
@@ -27,8 +27,8 @@ static enum error_code cut_plan(struct plan_text *plan, const char *text, struct
             if (strncmp(word, *no, strlen(*no)) == 0 && (word[strlen(*no)] == '\0' || word[strlen(*no)] == '='))
                 return fail(err, ERR_USAGE, "%s: a job's plan has no %s: its devices and the cluster say that", text,
                             *no);
-        if (plan->words == PLAN_WORDS_MOST) return fail(err, ERR_USAGE, "%s: a plan of a job has at most %d words", text,
-                                                        PLAN_WORDS_MOST);
+        if (plan->words == PLAN_WORDS_MOST)
+            return fail(err, ERR_USAGE, "%s: a plan of a job has at most %d words", text, PLAN_WORDS_MOST);
         plan->word[plan->words++] = word;
     }
     return OK;
@@ -132,23 +132,21 @@ static void sum_moves(struct job_move *move, const struct moves *moves, const st
     move->time = move->most > 0 ? link->latency + time_at_rate(move->most, link->rate) : 0;
 }
 
-static enum error_code planned_move_of(void *context, const char *plan, int from, int to, int shift,
+static enum error_code planned_move_of(void *context, const char *plan, int from, int to, bool apart,
                                        struct job_move *move, struct error *err)
 {
     const struct planned_source *const source = context;
-    const int first = shift == MOVE_APART ? 0 : shift < 0 ? -shift : 0, second = shift == MOVE_APART ? from
-                      : shift > 0 ? shift : 0;
-    const int ends = first + from > second + to ? first + from : second + to;
+    const int second = apart ? from : 0, ends = second + to > from ? second + to : from;
     struct mesh_of_job *const mesh = malloc(2 * sizeof *mesh);
     struct moves moves = { .cluster = NULL };
     if (mesh == NULL) return fail(err, ERR_MEMORY, "no memory for the moves of a job");
-    enum error_code e = mesh_open(&mesh[0], source, plan, from, first, ends, err);
+    enum error_code e = mesh_open(&mesh[0], source, plan, from, 0, ends, err);
     if (e) return free(mesh), e;
     e = mesh_open(&mesh[1], source, plan, to, second, ends, err);
     if (!e) {
         e = moves_open(&moves, ends, &source->description, err);
         if (!e) e = moves_between(&moves, &mesh[0].outline.collection, &mesh[1].outline.collection, err);
-        if (!e) sum_moves(move, &moves, source, shift == MOVE_APART ? JOB_DEVICES_MOST : ends);
+        if (!e) sum_moves(move, &moves, source, apart ? JOB_DEVICES_MOST : ends);
         moves_close(&moves);
         mesh_close(&mesh[1], source);
     }

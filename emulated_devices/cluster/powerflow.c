@@ -11,10 +11,7 @@
 #include <stdlib.h>
 
 /* Seconds of a step and joules of all its devices by a kind's model. */
-struct kind_model {
-    bool known;
-    double seconds[JOB_SIZES][CLOCKS_MOST], joules[JOB_SIZES][CLOCKS_MOST];
-};
+struct kind_model { bool known; struct growth_table table; };
 
 static enum error_code powerflow_open(struct scheduling *scheduling, struct error *err)
 {
@@ -49,8 +46,8 @@ static enum error_code model_kind(struct scheduling *scheduling, int kind, struc
         e = pricing_step(pricing, kind, 1 << size, pricing_top(pricing), &price, err);
         for (int c = 0; c < pricing->clocks && !e; c++) {
             const double f = 0.01 * pricing->clock[c], seconds = job_fit_seconds(&fit, 1 << size, f);
-            model->seconds[size][c] = price->fits ? seconds : INFINITY;
-            model->joules[size][c] = (1 << size) * seconds * job_fit_watts(&fit, f);
+            model->table.seconds[size][c] = price->fits ? seconds : INFINITY;
+            model->table.joules[size][c] = (1 << size) * seconds * job_fit_watts(&fit, f);
         }
     }
     model->known = !e;
@@ -60,20 +57,15 @@ static enum error_code model_kind(struct scheduling *scheduling, int kind, struc
 static double seconds_left(const struct scheduling *scheduling, const struct active_job *active, int devices)
 {
     const struct kind_model *const model = &((struct kind_model *)scheduling->own)[active->job->kind];
-    return 1e-6 * (double)active->left * model->seconds[job_size_log(devices)][pricing_top(scheduling->pricing)];
+    return 1e-6 * (double)active->left * model->table.seconds[job_size_log(devices)][pricing_top(scheduling->pricing)];
 }
 
 static void take_growth_job(struct growth_job *to, const struct scheduling *scheduling,
                             const struct active_job *active)
 {
     const struct kind_model *const model = &((struct kind_model *)scheduling->own)[active->job->kind];
-    const double steps = 1e-6 * (double)active->left;
-    *to = (struct growth_job){ .first = job_size_log(active->job->least), .last = job_size_log(active->job->most) };
-    for (int size = to->first; size <= to->last; size++)
-        for (int c = 0; c < scheduling->pricing->clocks; c++) {
-            to->time[size][c] = steps * model->seconds[size][c];
-            to->energy[size][c] = steps * model->joules[size][c];
-        }
+    *to = (struct growth_job){ &model->table, 1e-6 * (double)active->left, job_size_log(active->job->least),
+                               job_size_log(active->job->most), -1, 0 };
 }
 
 /* Give a job what it has grown to.  Growth that saves less than a change takes is left. */
@@ -86,7 +78,8 @@ static void take_choice(struct scheduling *scheduling, struct active_job *active
     const int devices = 1 << grown->size, had = active->now.devices;
     active->next = (struct allocation){ devices, grown->clock, devices == had ? active->now.place : -1 };
     if (had == 0 || devices <= had || had < active->job->least) return;
-    const double saves = grown->time[job_size_log(had)][grown->clock] - grown->time[grown->size][grown->clock];
+    const double (*const seconds)[CLOCKS_MOST] = grown->of->seconds;
+    const double saves = grown->steps * (seconds[job_size_log(had)][grown->clock] - seconds[grown->size][grown->clock]);
     if (saves < 2e-3 * (double)scheduling->setting->change)
         active->next = (struct allocation){ had, grown->clock, active->now.place };
 }
@@ -111,7 +104,7 @@ static enum error_code powerflow_decide(struct scheduling *scheduling, struct er
         if (at[i]->job->least > left) continue;         /* it waits, whatever the others choose */
         left -= at[i]->job->least;
         take_growth_job(&job[taken], scheduling, at[i]);
-        budget += job[taken].energy[job_size_log(at[i]->job->devices)][top];
+        budget += job[taken].steps * job[taken].of->joules[job_size_log(at[i]->job->devices)][top];
         at[taken++] = at[i];
     }
     if (!e) e = growth_run(job, taken, scheduling->devices, scheduling->pricing->clocks,

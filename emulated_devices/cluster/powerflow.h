@@ -20,9 +20,12 @@
 #include "emulated_devices/cluster/jobs.h"
 #include "emulated_devices/cluster/price.h"
 
-/* Time and energy of what a job has left, for each size of devices and clock rate; time INFINITY: it does not fit. */
+/* Seconds and joules of a step, for each size of devices and clock rate; seconds INFINITY: it does not fit. */
+struct growth_table { double seconds[JOB_SIZES][CLOCKS_MOST], joules[JOB_SIZES][CLOCKS_MOST]; };
+
 struct growth_job {
-    double time[JOB_SIZES][CLOCKS_MOST], energy[JOB_SIZES][CLOCKS_MOST];
+    const struct growth_table *of;      /* the caller's; jobs of a kind have the same */
+    double steps;                       /* that are left */
     int first, last;                    /* sizes that it may have: powers of two from 2^first to 2^last */
     int size, clock;                    /* out: chosen; size -1: it waits */
 };

@@ -8,7 +8,7 @@
 __extension__ typedef __int128 wide;
 
 struct kept_price { bool known; struct job_price price; };
-struct kept_move { int kind, from, to, shift; struct job_move move; };
+struct kept_move { int kind, from, to; bool apart; struct job_move move; };
 
 /* Millionths of a step in picoseconds are so many to a millisecond. */
 static const int64_t millionths_of_millisecond = INT64_C(1000000000000000);
@@ -45,11 +45,10 @@ enum error_code pricing_step(struct pricing *pricing, int kind, int devices, int
 enum error_code pricing_move(struct pricing *pricing, int kind, int from, int at, int to, int place,
                              struct job_move *move, struct error *err)
 {
-    const bool meet = at < place + to && place < at + from;
-    const struct kept_move new = { kind, from, to, meet ? place - at : MOVE_APART, { 0 } };
+    const struct kept_move new = { kind, from, to, at >= place + to || place >= at + from, { 0 } };
     for (int i = 0; i < pricing->moves; i++) {
         const struct kept_move *const k = &pricing->move[i];
-        if (k->kind == kind && k->from == from && k->to == to && k->shift == new.shift) return *move = k->move, OK;
+        if (k->kind == kind && k->from == from && k->to == to && k->apart == new.apart) return *move = k->move, OK;
     }
     if (pricing->moves == pricing->room) {
         const int room = pricing->room > 0 ? 2 * pricing->room : 32;
@@ -58,7 +57,7 @@ enum error_code pricing_move(struct pricing *pricing, int kind, int from, int at
         pricing->move = grown, pricing->room = room;
     }
     const enum error_code e = pricing->source.move(pricing->source.context, pricing->jobs->plan[kind], from, to,
-                                                   new.shift, move, err);
+                                                   new.apart, move, err);
     if (e) return e;
     pricing->move[pricing->moves] = new;
     pricing->move[pricing->moves++].move = *move;

@@ -1,10 +1,11 @@
 /* price.h -- what a step of a job takes on so many devices at a clock rate, and what a change of devices moves; each is
  * asked for once.
  *
- *     power of a device    running, computing    static + dynamic f^3        f: the clock rate, as a part of the highest
- *                          running, waiting      static
- *                          its state moves       static
- *                          no job, or broken     idle
+ *     a device               draws
+ *     computes               steady + dynamic f^3, f the clock rate as a part of the highest
+ *     waits for messages     steady
+ *     moves a job's state    steady
+ *     has no job, is broken  idle
  *
  * A source says what steps take: planned.c asks this program's plans, tests have formulas.  simulate.c and schedulers
  * ask; powerflow.c fits a model to some of the answers.
@@ -14,6 +15,7 @@
 
 #include "emulated_devices/cluster/jobs.h"
 #include "emulated_devices/device/cluster.h"
+#include <stdbool.h>
 
 enum { CLOCKS_MOST = 8, PRICE_WHY = 200 };
 
@@ -32,15 +34,14 @@ struct job_move {
     picoseconds time;                   /* that the busiest device needs */
 };
 
-/* The shift of blocks that have no device in common. */
-#define MOVE_APART INT32_MAX
 
 struct price_source {
     void *context;                      /* first argument of both */
     enum error_code (*step)(void *context, const char *plan, int devices, int percent, struct job_price *,
                             struct error *);
-    /* From some devices to others; shift: by how many devices the first one moves, or MOVE_APART. */
-    enum error_code (*move)(void *context, const char *plan, int from, int to, int shift, struct job_move *,
+    /* From some devices to others.  apart: no device stays; else the smaller block is part of the larger one, and the
+     * job numbers its ranks so that the devices that stay come first in both. */
+    enum error_code (*move)(void *context, const char *plan, int from, int to, bool apart, struct job_move *,
                             struct error *);
 };
 

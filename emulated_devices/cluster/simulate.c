@@ -2,6 +2,8 @@
  * tests call.  Errors: ERR_PLAN of a job that never starts; ERR_INTERNAL of books that do not close; ERR_MEMORY; those
  * of prices. */
 #include "emulated_devices/cluster/engine.h"
+#include "ref/io/figures.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -96,6 +98,8 @@ static void draw_failure(struct engine *engine)
     engine->failure = failure_draw(s->seed, engine->failures++, engine->failure.at, s->between, s->devices, s->node);
 }
 
+enum { FAILURES_MOST = 1000000 };       /* of a simulation: more would take minutes */
+
 static enum error_code fail_devices(struct engine *engine, struct error *err)
 {
     while (engine->setting->between > 0 && engine->failure.at <= engine->scheduling.now) {
@@ -106,7 +110,9 @@ static enum error_code fail_devices(struct engine *engine, struct error *err)
             if (e) return e;
             if (f.breaks) break_device(engine, d);
         }
-        engine->out->failures++;
+        if (++engine->out->failures == FAILURES_MOST)
+            return fail(err, ERR_PLAN, "after %d failures %d of %d jobs are done: failures are too frequent, or jobs save "
+                        "too seldom", FAILURES_MOST, engine->done, engine->jobs->count);
         draw_failure(engine);
     }
     return OK;
@@ -146,7 +152,7 @@ static enum error_code say_stuck(const struct engine *engine, struct error *err)
 {
     const struct active_job *const a = engine->scheduling.count > 0 ? engine->scheduling.at[0] : NULL;
     return fail(err, ERR_PLAN, "job %s of %d device%s never starts with --scheduler %s on %d devices",
-                a ? a->job->name : "", a ? a->job->devices : 0, a && a->job->devices == 1 ? "" : "s",
+                a ? a->job->name : "", a ? a->job->devices : 0, plural(a ? a->job->devices : 0),
                 engine->setting->scheduler->name, engine->setting->devices);
 }
 
@@ -213,13 +219,16 @@ static enum error_code check_asked(struct engine *engine, struct error *err)
         const struct cluster_job *const job = &engine->jobs->at[i];
         const struct job_price *price;
         if (job->devices > engine->setting->devices)
-            return fail(err, ERR_PLAN, "job %s asks for %d devices, and the cluster has %d", job->name, job->devices,
-                        engine->setting->devices);
+            return fail(err, ERR_PLAN, "job %s asks for %d devices, and the cluster has %d: --devices", job->name,
+                        job->devices, engine->setting->devices);
         const enum error_code e = pricing_step(engine->pricing, job->kind, job->devices, pricing_top(engine->pricing),
                                                &price, err);
-        if (e) return fail_about(err, e, job->name);
-        if (!price->fits) return fail(err, ERR_PLAN, "job %s does not fit %d devices: %s", job->name, job->devices,
-                                      price->why);
+        char about[JOB_TEXT + 8];
+        snprintf(about, sizeof about, "job %s:", job->name);
+        if (e) return fail_about(err, e, about);
+        if (!price->fits)
+            return fail(err, ERR_PLAN, "job %s does not fit %d device%s: %s", job->name, job->devices,
+                        plural(job->devices), price->why);
     }
     return OK;
 }

@@ -1,11 +1,11 @@
-/* tiresias.c -- queues by attained service: a job falls to the next queue when its devices times its time reach a limit,
- * and queues are served in order.  Inside a queue jobs that run come first, then those that came first.  No job's length
- * need be known.  schedulers.c lists it.  Errors: ERR_MEMORY.
+/* tiresias.c -- queues by attained service: a job falls to the next queue when its devices times its time reach a
+ * limit, and queues are served in order.  Inside a queue jobs that run come first, then those that came first.  No
+ * job's length need be known.  schedulers.c lists it.  Errors: ERR_MEMORY.
  *
  * Source  J. Gu et al., "Tiresias: a GPU cluster manager for distributed deep learning", NSDI 2019: the discretized
  *         two-dimensional least attained service, with the limits of its simulator.  There the next fall is foreseen at
- *         (limit - time) / devices, which is late; here at the time when devices times time are the limit.  Jobs are not
- *         raised again.
+ *         (limit - time) / devices, which is late; here at the time when devices times time are the limit.  Jobs are
+ *         not raised again.
  */
 #include "emulated_devices/cluster/scheduler.h"
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* uwfq.c -- user-weighted fair queueing: devices are divided between users, then between a user's jobs, and the job whose
- * turn ends first in that ideal runs first (virtual_time.h).  A job runs for a piece of time, then devices go to
+/* uwfq.c -- user-weighted fair queueing: devices are divided between users, then between a user's jobs, and the job
+ * whose turn ends first in that ideal runs first (virtual_time.h).  A job runs for a piece of time, then devices go to
  * whoever is first now: so a long job delays others by a piece at most.  schedulers.c lists it.  Errors: ERR_MEMORY,
  * those of prices.
  *

@@ -1,5 +1,5 @@
-/* cluster.c -- `orrery cluster`: many jobs on one cluster, by virtual time.  cli/main.c calls command_cluster().  Errors:
- * ERR_USAGE of the words; ERR_FILE and ERR_FORMAT of the jobs; ERR_PLAN of jobs that the cluster cannot train;
+/* cluster.c -- `orrery cluster`: many jobs on one cluster, by virtual time.  cli/main.c calls command_cluster().
+ * Errors: ERR_USAGE of the words; ERR_FILE and ERR_FORMAT of the jobs; ERR_PLAN of jobs that the cluster cannot train;
  * ERR_INTERNAL of books that do not close. */
 #include "emulated_devices/cli/cluster/cluster.h"
 #include "emulated_devices/cli/train/train.h"
@@ -74,7 +74,8 @@ static enum error_code parse(struct cluster_options *o, int argc, char **argv, b
         { .kind = OPTION_HEADING, .help = "Failures" },
         { "--device-mtbf", "HOURS", OPTION_DOUBLE, &o->between, .min = 0, .max = 1e9,
           .help = "between failures of one device; 0: nothing fails" },
-        { "--repair", "SECONDS", OPTION_DOUBLE, &o->repair, .min = 0, .max = 1e8, .help = "until a device is repaired" },
+        { "--repair", "SECONDS", OPTION_DOUBLE, &o->repair, .min = 0, .max = 1e8,
+          .help = "until a device is repaired" },
         { "--restart", "SECONDS", OPTION_DOUBLE, &o->restart, .min = 0, .max = 1e8,
           .help = "until a job that failed trains again, when it has devices" },
         { "--save-every", "SECONDS", OPTION_DOUBLE, &o->save, .min = 0, .max = 1e8,
@@ -190,8 +191,8 @@ static void print_sums(const struct simulated *out, const struct cluster_sums *s
     if (pricing->power.steady > 0) cluster_states_print(out);
     cJSON *const data = document_data();
     json_add(data, "mean_s %g median_s %g p99_s %g small_mean_s %g waits_s %g end_s %g used %g moved_bytes %g changes "
-             "%d pauses %d failures %d failed_runs %d redone %g millijoules %g decisions %d plans %g", s->mean, s->median,
-             s->p99, s->small, s->waits, s->end, s->used, (double)s->bytes, s->changes, s->pauses, out->failures,
+             "%d pauses %d failures %d failed_runs %d redone %g millijoules %g decisions %d plans %g", s->mean,
+             s->median, s->p99, s->small, s->waits, s->end, s->used, (double)s->bytes, s->changes, s->pauses, out->failures,
              s->failures, s->redone, (double)out->energy, out->decisions, (double)pricing->asked);
     cJSON *const states = data ? cJSON_AddArrayToObject(data, "states") : NULL;
     for (int i = 0; i < DEVICE_STATES && states; i++)
