@@ -23,6 +23,7 @@
     COMMAND(plan, "what a training step would take on up to 1048576 devices, without running it")                      \
     COMMAND(search, "the best plans of a number of devices: all schemes, within a device's memory")                   \
     COMMAND(reshard, "cut a sharded checkpoint for another mesh, moving the fewest bytes there can be")               \
+    COMMAND(cluster, "train many jobs on one cluster, in simulation: schedulers, energy, failures")                   \
     HEADING("Check")                                                                                                  \
     COMMAND(check, "compare another program's tensors with a golden file; name the first wrong one")                  \
     COMMAND(golden, "compare the one-device model with golden files; measure the bounds beside them")                 \

@@ -314,6 +314,16 @@ static uint64_t plan_most_sent(const struct train_record *record)
     return most;
 }
 
+/* The time of a step in which a device computes.  A device that did not run computes as the one that stands for it. */
+static picoseconds plan_computing(const struct train_record *record)
+{
+    const struct mesh *const mesh = &record->options->plan.mesh;
+    double all = 0;
+    for (int r = 0; r < mesh->devices; r++)
+        all += (double)record->device[folding_class(&record->folded.folding, r)].computing;
+    return (picoseconds)(all / mesh->devices / (double)record->steps);
+}
+
 enum error_code plan_numbers_of(const struct train_options *options, struct plan_numbers *numbers, struct error *err)
 {
     struct planned_step planned;
@@ -325,6 +335,7 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
                                           options->plan.mesh.devices, planned.record.folded.crew.lives,
                                           .memory = f->profile ? f->memory[f->fullest_of] : (struct memory_of){ 0 },
                                           .budget = report_budget(options), .sent = plan_most_sent(&planned.record),
+                                          .computing = plan_computing(&planned.record),
                                           .goodput = report_goodput(&planned.record) };
     planned_step_close(&planned);
     return e;

@@ -129,6 +129,8 @@ static const struct { const char *schema, *words; int status; bool slow; } cases
     { "document", "bench sums --most 256 --json -", 0, true },
     { "document", "bench planners --json -", 0, true },
     { "document", "bench serving --json -", 0, true },
+    { "document", "bench cluster --json -", 0, true },
+    { "document", "cluster --draw 3 --devices 8 --scale 0.01 --json -", 0, false },
     { "document", "bench quantized --devices 2 --elements 64 --json -", 0, true },
     { "document", "bench offload --devices 1 --mib 1 --json -", 0, true },
     { "calibrate", "calibrate --busy --devices 1 --rounds 1 --json -", 0, true },
