@@ -127,10 +127,10 @@ enum error_code advantage_of_devices(struct trainer *trainer, const struct polic
     if (!has_spread(rule)) return OK;
     add_samples(rule, samples, own, &sums, NULL);
     enum error_code e = add_devices(trainer, &sums.count, &sums.sum, err);
-    over->mean = policy_sums_mean(&sums);
+    over->mean = policy_sums_mean(rule, &sums);
     add_samples(rule, samples, own, &sums, &over->mean);
     if (!e) e = add_devices(trainer, &(int64_t){ 0 }, &sums.squares, err);
-    over->deviation = policy_sums_deviation(&sums);
+    over->deviation = policy_sums_deviation(rule, &sums);
     if (!e) apply_spread(rule, samples, over);
     return e;
 }
@@ -147,8 +147,8 @@ void advantage_alone(const struct policy_rule *rule, const struct task *task, st
     make_advantages(rule, samples);
     if (!has_spread(rule)) return;
     add_samples(rule, samples, all, &sums, NULL);
-    over->mean = policy_sums_mean(&sums);
+    over->mean = policy_sums_mean(rule, &sums);
     add_samples(rule, samples, all, &sums, &over->mean);
-    over->deviation = policy_sums_deviation(&sums);
+    over->deviation = policy_sums_deviation(rule, &sums);
     apply_spread(rule, samples, over);
 }

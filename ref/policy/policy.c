@@ -80,14 +80,15 @@ void policy_sums_add(struct policy_sums *sums, const double *x, int64_t count, c
     if (mean == NULL) sums->count += count;
 }
 
-double policy_sums_mean(const struct policy_sums *sums)
+double policy_sums_mean(const struct policy_rule *rule, const struct policy_sums *sums)
 {
-    return fixed_to_double(sums->sum) / (double)(sums->count > 0 ? sums->count : 1);
+    return fixed_to_double(sums->sum) / ((double)(sums->count > 0 ? sums->count : 1) + rule->count_eps);
 }
 
-double policy_sums_deviation(const struct policy_sums *sums)
+double policy_sums_deviation(const struct policy_rule *rule, const struct policy_sums *sums)
 {
-    return sqrt(fixed_to_double(sums->squares) / (double)(sums->count > 1 ? sums->count - 1 : 1));
+    const double n = (double)(sums->count > 0 ? sums->count : 1), less = sums->count > 1 ? n - 1 : 1;
+    return sqrt(fixed_to_double(sums->squares) / (n + rule->count_eps) * (n / less));
 }
 
 void policy_group(const struct policy_rule *rule, const double *reward, int64_t count, double *advantage)
@@ -95,9 +96,9 @@ void policy_group(const struct policy_rule *rule, const double *reward, int64_t 
     struct policy_sums sums = { 0 };
     policy_sums_add(&sums, reward, count, NULL);
     const bool alone = rule->alone_is_zero && count == 1;
-    const double mean = alone ? 0 : policy_sums_mean(&sums);
+    const double mean = alone ? 0 : policy_sums_mean(rule, &sums);
     policy_sums_add(&sums, reward, count, &mean);
-    const double deviation = alone ? 1 : policy_sums_deviation(&sums);
+    const double deviation = alone ? 1 : policy_sums_deviation(rule, &sums);
     for (int64_t i = 0; i < count; i++)
         advantage[i] = (reward[i] - mean) / (rule->scale == SCALE_GROUP ? deviation + rule->eps : 1);
 }

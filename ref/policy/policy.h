@@ -44,6 +44,7 @@ struct policy_rule {
     enum advantage_scale scale;         /* of groups */
     enum advantage_whitening whitening; /* of values */
     double eps;                         /* of either */
+    double count_eps;                   /* added to the count where a mean over all tokens is taken */
     bool alone_is_zero;                 /* a group of one has mean 0 and deviation 1 */
     double low, high;                   /* the ratio is clipped to 1 - low .. 1 + high */
     double most;                        /* where A < 0, f is at most -A times this (dual clipping); 0: no bound */
@@ -83,8 +84,8 @@ struct policy_sums { int64_t count; fixed_sum sum, squares; };
 void policy_sums_add(struct policy_sums *, const double *x, int64_t count, const double *mean);
 
 /** The mean, and the deviation with count - 1 below the line, of complete sums. */
-double policy_sums_mean(const struct policy_sums *);
-double policy_sums_deviation(const struct policy_sums *);
+double policy_sums_mean(const struct policy_rule *, const struct policy_sums *);
+double policy_sums_deviation(const struct policy_rule *, const struct policy_sums *);
 
 /** Rewards of one group become its advantages, but for the scale of a batch.  @param reward  [count] */
 void policy_group(const struct policy_rule *, const double *reward, int64_t count, double *advantage);

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define TRL "Hugging Face TRL 1.16, trainer/grpo_trainer.py"
-#define VERL "verl at b178a3c, trainer/ppo/core_algos.py"
+#define VERL "verl 0.9.1, trainer/ppo/core_algos.py"
 
 static const struct policy_rule rules[] = {
     { .name = "verl-grpo", .title = "GRPO, mean over tokens, dual clipping", .source = VERL,
@@ -15,7 +15,7 @@ static const struct policy_rule rules[] = {
       .scale = SCALE_NONE, .eps = 1e-6, .alone_is_zero = true, .low = 0.2, .high = 0.2, .most = 3, .log_bound = 20,
       .distance = DISTANCE_NONE, .mean = MEAN_OF_LONGEST },
     { .name = "verl-ppo", .title = "PPO with a critic, whitened advantages", .source = VERL,
-      .values = true, .whitening = WHITEN_VARIANCE, .eps = 1e-8, .low = 0.2, .high = 0.2, .most = 3, .log_bound = 20,
+      .values = true, .whitening = WHITEN_VARIANCE, .eps = 1e-8, .count_eps = 1e-8, .low = 0.2, .high = 0.2, .most = 3, .log_bound = 20,
       .distance = DISTANCE_NONE, .reward_kl = 0.001, .mean = MEAN_OF_TOKENS, .gamma = 1, .lambda = 1,
       .value_clip = 0.5, .value_weight = 1 },
     { .name = "trl-grpo", .title = "GRPO, mean over answers of means over tokens", .source = TRL,
