@@ -5,6 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Prompts of the right answers that are learned first are numbered from here: no iteration asks them by number. */
+#define WARM_PROMPTS ((int64_t)1 << 40)
+
 /* ---- samples ----------------------------------------------------------------------------------------------------- */
 
 static int64_t samples_of(const struct rl_job *job) { return job->plan.B * job->minibatches; }
@@ -37,7 +40,7 @@ static enum error_code put(struct rl_run *run, const struct samples *samples, en
 /* A task takes an iteration's samples from the queue: all of them are ready, and nobody has had them. */
 static enum error_code take(struct rl_run *run, const struct samples *samples, enum queue_task task, struct error *err)
 {
-    const int64_t n = queue_take(&run->record->queue, task, samples->count, run->row);
+    const int64_t n = queue_take(&run->record->queue, task, INT64_MAX, samples->count, run->row);
     if (n == samples->count && run->row[0] == samples->first && run->row[n - 1] == samples->first + n - 1) return OK;
     return fail(err, ERR_INTERNAL, "the task %s got %lld samples from the queue, not samples %lld to %lld",
                 queue_task_names[task], (long long)n, (long long)samples->first,
@@ -190,10 +193,35 @@ static enum error_code iterate(struct rl_run *run, int64_t iteration, struct err
     return comm_agree(run->whole, e, err);
 }
 
+/* The first policy: it has seen right answers to other prompts, as a fine-tuned model has. */
+static enum error_code warm_up(struct rl_run *run, struct error *err)
+{
+    const struct task *const task = &run->job->task;
+    struct samples *const s = &run->samples[0];
+    enum error_code e = OK;
+    for (int64_t w = 0; w < run->job->warm && !e; w++) {
+        for (int64_t i = 0; i < s->count; i++) {
+            task_prompt(task, WARM_PROMPTS + w * s->count + i, samples_at(s, i));
+            s->tokens[i] = task_answer(task, samples_at(s, i), samples_at(s, i) + s->prompt);
+        }
+        if (run->role[ROLE_TRAIN].here) e = rl_warm(run, s, err);
+        e = comm_agree(run->whole, e, err);
+    }
+    struct weight_moves unused = { 0 };
+    struct role *const from = &run->role[ROLE_TRAIN];
+    if (run->job->warm == 0) return OK;
+    if (!e) e = weights_move(run->whole, from, &run->role[ROLE_ROLLOUT], &unused, err);
+    if (!e && run->has[ROLE_REFERENCE])
+        e = weights_move(run->whole, from, &run->role[ROLE_REFERENCE], &unused, err);
+    if (!e && run->job->check) rl_keep_version(run, 0);
+    return e;
+}
+
 static enum error_code iterate_all(struct rl_run *run, struct error *err)
 {
     const struct rl_job *const job = run->job;
-    enum error_code e = OK;
+    enum error_code e = warm_up(run, err);
+    clock_reset(&run->whole->device->clock);
     for (int64_t i = 0, drawn = 0; i < job->iterations && !e; i++) {
         /* Batches that are drawn with the same weights as this one. */
         for (; drawn <= i + job->staleness && drawn < job->iterations && !e; drawn++) e = draw(run, drawn, err);
@@ -259,7 +287,6 @@ static enum error_code rl_open(struct rl_run *run, struct error *err)
     if (!e)
         e = rollout_open(&run->rollout, run->whole, &run->role[ROLE_ROLLOUT], &run->samples[0], run->job->plan.seed,
                          run->job->check, err);
-    clock_reset(&run->whole->device->clock);
     return e;
 }
 

@@ -28,6 +28,8 @@ struct rl_job {
     double kl, reward_kl;               /* coefficients of the distance, in the loss and in rewards */
     struct task task;                   /* what is learned */
     int group, minibatches, epochs, staleness;
+    double warm_lr;                     /* the rate at which it does so */
+    int64_t warm;                       /* batches of right answers that the policy learns first, by cross entropy */
     int64_t iterations;
     bool check;                         /* beside the one-device run */
 };
@@ -55,6 +57,8 @@ struct rl_record {
     struct weight_moves moves;          /* of weights to the devices that draw */
     struct comparison comparison, critic;       /* of training steps, with the one-device run */
     struct serial serial;               /* of answers and scores, likewise */
+    int64_t silent;                     /* training steps without any advantage: their gradients are rounding alone, or
+                                         * that of the distance */
     bool checked;                       /* these are there */
     struct queue queue;                 /* that all samples have gone through */
 };

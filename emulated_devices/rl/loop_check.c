@@ -6,6 +6,13 @@
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
+/* What the one-device run is trained for; NULL: labels. */
+static void train_for(struct trained *trained, const struct row_loss *loss)
+{
+    if (trained->referenced)
+        trained->reference.truth.model.row_loss = trained->reference.twin.model.row_loss = loss;
+}
+
 /* The one-device run of a model, and probes of the devices' activations. */
 static enum error_code open_reference(struct trained *trained, struct error *err)
 {
@@ -14,7 +21,7 @@ static enum error_code open_reference(struct trained *trained, struct error *err
     if (t->comm->rank == 0) {
         e = reference_open(&trained->reference, &t->plan, batch_source_of(&trained->alone.view), err);
         trained->referenced = e == OK;
-        trained->reference.truth.model.row_loss = trained->reference.twin.model.row_loss = &trained->alone.loss;
+        if (!e) train_for(trained, &trained->alone.loss);
     }
     e = comm_agree(t->comm, e, err);
     if (!e) e = comm_agree(t->comm, trainer_track(t, err), err);
@@ -72,13 +79,64 @@ void rl_close_learners(struct rl_run *run)
 
 /* ---- a training step --------------------------------------------------------------------------------------------- */
 
+/* Whether a step's samples say anything: rewards that are all the same in their groups do not. */
+static bool step_says(const struct trained *trained)
+{
+    const struct learner *const l = &trained->learner;
+    const struct samples *const s = l->samples;
+    const int64_t first = (*l->step - l->view.begin) * l->view.B % s->count;
+    for (int64_t i = first * s->most; i < (first + l->view.B) * s->most; i++)
+        if (s->advantage[i] != 0) return true;
+    return l->view.critic;
+}
+
+static enum error_code silent_begins(void *context, struct trainer *trainer, struct training_step *step,
+                                     struct error *err)
+{
+    struct trained *const trained = context;
+    (void)trainer, (void)step, (void)err;
+    trained->unjudged = trained->comparison->unjudged;
+    if (!step_says(trained)) ++*trained->silent, trained->unjudged = -1 - trained->unjudged;
+    return OK;
+}
+
+/* Of gradients that are rounding alone nothing can be judged, and nothing has to be. */
+static enum error_code silent_ends(void *context, struct trainer *trainer, struct training_step *step,
+                                   struct error *err)
+{
+    struct trained *const trained = context;
+    (void)trainer, (void)step, (void)err;
+    if (trained->unjudged < 0) trained->comparison->unjudged = -1 - trained->unjudged;
+    return OK;
+}
+
 enum error_code rl_train(struct rl_run *run, struct trained *trained, int64_t steps, struct samples *samples,
                          struct step_result *last, struct error *err)
 {
-    struct training_observer beside = { .context = NULL };
+    struct training_observer beside[2] = {
+        { .context = NULL },
+        { .context = trained, .at = { [STEP_BEGINS] = silent_begins, [STEP_ENDED] = silent_ends } } };
     learner_take(&trained->learner, samples), learner_take(&trained->alone, samples);
-    if (run->job->check) beside = reference_observer(&trained->watch);
-    return learner_train(&trained->learner, &trained->role->trainer, steps, &beside, run->job->check, last, err);
+    trained->silent = &run->record->silent;
+    if (run->job->check) beside[0] = reference_observer(&trained->watch);
+    return learner_train(&trained->learner, &trained->role->trainer, steps, beside, run->job->check ? 2 : 0, last, err);
+}
+
+enum error_code rl_warm(struct rl_run *run, struct samples *samples, struct error *err)
+{
+    struct trained *const policy = &run->policy;
+    struct training_observer beside = { .context = NULL };
+    learner_take(&policy->learner, samples), learner_take(&policy->alone, samples);
+    if (run->job->check) beside = reference_observer(&policy->watch);
+    train_for(policy, NULL);
+    /* The one-device run has the trainer's own plan. */
+    double *const lr = &policy->role->trainer.plan.hyper.lr, usual = *lr;
+    *lr = run->job->warm_lr;
+    const enum error_code e = training_run(&policy->role->trainer, run->job->minibatches, &beside, run->job->check,
+                                           NULL, err);
+    *lr = usual;
+    train_for(policy, &policy->alone.loss);
+    return e;
 }
 
 /* ---- judging ----------------------------------------------------------------------------------------------------- */

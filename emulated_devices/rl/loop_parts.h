@@ -19,6 +19,8 @@ struct trained {
     struct comparison *comparison;      /* the record's */
     struct reference_watch watch;       /* likewise */
     bool referenced, probed;            /* what is open */
+    int64_t unjudged;                   /* before the step, of the comparison */
+    int64_t *silent;                    /* the record's count of steps without any advantage */
 };
 
 struct rl_run {
@@ -67,6 +69,9 @@ void rl_close_learners(struct rl_run *);
 /** Train one model on an iteration's samples.  Collective over its role's devices. */
 enum error_code rl_train(struct rl_run *, struct trained *, int64_t steps, struct samples *, struct step_result *last,
                          struct error *);
+
+/** Train the policy on right answers by cross entropy.  Collective over its devices. */
+enum error_code rl_warm(struct rl_run *, struct samples *, struct error *);
 
 /** With a check, on rank 0 alone; collective over the job. */
 enum error_code rl_judge_answers(struct rl_run *, struct samples *, struct error *);

@@ -60,12 +60,24 @@ enum error_code queue_put(struct queue *queue, int64_t row, enum queue_column co
     return OK;
 }
 
-int64_t queue_take(struct queue *queue, enum queue_task task, int64_t most, int64_t *row)
+static bool is_ready(const struct queue *queue, enum queue_task task, int64_t row)
 {
     const unsigned needs = queue->needs[task];
+    return (queue->made[row] & needs) == needs && !(queue->taken[row] & BIT(task));
+}
+
+int64_t queue_ready(const struct queue *queue, enum queue_task task, int64_t first, int64_t before)
+{
     int64_t n = 0;
-    for (int64_t i = queue->next[task]; i < queue->rows && n < most; i++) {
-        if ((queue->made[i] & needs) != needs || queue->taken[i] & BIT(task)) continue;
+    for (int64_t i = first; i < before && i < queue->rows; i++) n += is_ready(queue, task, i);
+    return n;
+}
+
+int64_t queue_take(struct queue *queue, enum queue_task task, int64_t before, int64_t most, int64_t *row)
+{
+    int64_t n = 0;
+    for (int64_t i = queue->next[task]; i < queue->rows && i < before && n < most; i++) {
+        if (!is_ready(queue, task, i)) continue;
         queue->taken[i] |= BIT(task);
         row[n++] = i;
     }

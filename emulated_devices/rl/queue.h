@@ -42,8 +42,12 @@ enum error_code queue_add(struct queue *, int64_t rows, int64_t *first, struct e
 /** A column of a row is there.  @return OK, or ERR_INTERNAL: it was there already, or there is no such row. */
 enum error_code queue_put(struct queue *, int64_t row, enum queue_column, struct error *);
 
-/** Give a task rows that are ready for it, in their order.  @param[out] row  [most]  @return how many. */
-int64_t queue_take(struct queue *, enum queue_task, int64_t most, int64_t *row);
+/** Give a task rows that are ready for it, in their order.
+ *  @param before  only rows with smaller numbers.  @param[out] row  [most]  @return how many. */
+int64_t queue_take(struct queue *, enum queue_task, int64_t before, int64_t most, int64_t *row);
+
+/** How many rows are ready for a task, in a range. */
+int64_t queue_ready(const struct queue *, enum queue_task, int64_t first, int64_t before);
 
 /** Whether every task has had every row once.  @return OK, or ERR_INTERNAL naming the first that it lacks. */
 enum error_code queue_check(const struct queue *, struct error *);

@@ -121,6 +121,9 @@ static void say_checked(const struct rl_record *record)
         "log-probabilities, off by %.2g at most; %lld tensors of training", (long long)s->answers.tokens,
         (long long)s->answers.right, (long long)s->answers.open, (long long)(s->old.numbers + s->ref.numbers),
         fmax(s->old.farthest, s->ref.farthest), (long long)(record->comparison.compared + record->critic.compared));
+    if (record->silent > 0)
+        say(stdout, 10, "          %lld training step%s had equal rewards in all groups: what gradients are there is that "
+            "of the distance, or rounding", (long long)record->silent, record->silent == 1 ? "" : "s");
 }
 
 enum error_code rl_report_end(struct rl_report *report, const struct rl_record *record, struct error *err)

@@ -7,7 +7,7 @@ enum error_code role_infers(struct plan *plan, const struct plan *trains, const 
 {
     *plan = *trains;
     plan->optimizer = &no_optimizer, plan->hyper = no_optimizer.usual, plan->hyper.as = trains->hyper.as;
-    plan->data = (struct data_request){ .scheme = data_scheme_at(0)->head.name };
+    plan->data = (struct data_request){ .scheme = data_scheme_at(0)->head.name, .bucket = trains->data.bucket };
     plan->schedule = schedule_generator_at(0)->head.name;
     plan->B = B, plan->micros = 1, plan->chunks = 1, plan->stage_layers = NULL, plan->recompute = NULL;
     plan->update_every = plan->skip = plan->perturb = 0, plan->offload_activations = false;
