@@ -20,6 +20,7 @@
     COMMAND(sweep, "train once for each combination of settings; tabulate")                                           \
     COMMAND(infer, "run a model's forward passes on a mesh, and compare them with one device")                        \
     COMMAND(serve, "answer many requests on a mesh, and hold every token to one device")                              \
+    COMMAND(rl, "train a model by rewards of its own answers, and hold every step to one device")                     \
     COMMAND(plan, "what a training step would take on up to 1048576 devices, without running it")                      \
     COMMAND(search, "the best plans of a number of devices: all schemes, within a device's memory")                   \
     COMMAND(reshard, "cut a sharded checkpoint for another mesh, moving the fewest bytes there can be")               \

@@ -4,6 +4,7 @@
 #include "ref/machine/measure.h"
 #include "ref/io/time_left.h"
 #include "emulated_devices/cli/cli.h"
+#include "emulated_devices/rl/cases.h"
 #include "emulated_devices/verify/jobs/job.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -68,6 +69,7 @@ static enum error_code verify_parse(struct verify_options *options, int argc, ch
         "are exact. Fields on the sphere, in tiles of every shape, are those of one device (spatial).\n"
         "Plans whose layers have different strategies are drawn, 84 for each number of devices (plans), and\n"
         "chains of meshes between which the state of a job moves, 40 for each (elastic).\n"
+        "Rewards are learned by every rule, each answer, loss and gradient that of one device (rl).\n"
         "Planners by layers are held to all plans of 500 drawn tables (planners). Drawn requests are\n"
         "answered on every mesh by three models, and each token is that of one device (serving).\n"
         "`verify plugin FILE` holds the variants of a plug-in to the laws of their kinds.",
@@ -198,9 +200,11 @@ static enum error_code verify_all(const struct verify_options *options, char *pr
 enum error_code command_verify(int argc, char **argv, int *status, struct error *err)
 {
     /* its cluster has the smallest nodes */
+    static const struct verify_above rl = { "rl", rl_verify };
     struct verify_options o = { .from = 1, .devices = 8, .cluster_name = "a100-ethernet" };
     bool help;
     if (argc > 2 && strcmp(argv[2], "plugin") == 0) return verify_plugin(argc, argv, err);
+    verify_add_family(&rl);
     enum error_code e = verify_parse(&o, argc, argv, &help, err);
     o.quiet = o.quiet || (o.json && strcmp(o.json, "-") == 0);
     if (!e && !help && o.digests) e = fail_about(err, output_probe(o.digests, err), "--digests");

@@ -120,6 +120,7 @@ struct stage {
     struct tier tier;                           /* with --offload activations: away.h */
     picoseconds *moved;                         /* [layers] when a layer that leaves, or comes back, has done so */
     const struct probe *probe;                  /* NULL: no probe */
+    const struct row_loss *row_loss;            /* what rows are trained for; NULL: cross entropy of labels */
     const struct answering *answering;          /* its rows are tokens of requests (answering.h); NULL: of a batch */
 };
 

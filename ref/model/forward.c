@@ -259,6 +259,10 @@ static double forward_loss(struct transformer *model)
     /* Per row: top = max of logits, total = sum of exp(logit - top), hit = the label's logit. */
     op->cross_entropy_max(model->top, loss_input(model));
     op->cross_entropy_sums(model->total, model->hit, loss_input(model), model->top, model->labels, 0);
+    if (model->row_loss)
+        return row_loss_forward(model->row_loss, &(struct row_sums){ model->top, model->total, model->hit },
+                                model->labels.data, 0, model->B * model->S, model->first * model->S,
+                                model->config.exact != SUMS_ROUND) / (double)(model->counted ? model->counted : 1);
     if (!loss_rule_is_usual(&model->config.loss))
         return loss_rule_forward(&model->config.loss, loss_input(model), model->labels.data,
                             model->divisors ? model->divisors : model->own_divisors);

@@ -19,6 +19,7 @@
 #include "ref/model/config.h"
 #include "ref/model/operands.h"
 #include "ref/model/param.h"
+#include "ref/model/row_loss.h"
 #include "ref/ops/ops.h"
 
 /* Receives each tensor just after it was computed, and may change it. */
@@ -72,6 +73,7 @@ struct transformer {
                                                  * each; or TOKEN_NOT_JUDGED.  NULL: the batch is one */
     const double *divisors;                     /* [B*S] of rows, where the loss is not the usual one (loss_rule.h), in
                                                  * place of those of this batch; NULL: these */
+    const struct row_loss *row_loss;            /* what rows are trained for; NULL: cross entropy, or the config's loss */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:

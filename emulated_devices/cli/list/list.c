@@ -33,6 +33,7 @@ static const struct list_part parts[] = {
       false },
     { "backends", "Backends, which execute operations (--backend)", "--backend", NULL, NULL, list_backends, false },
     { "dtypes", "Number formats (--dtype)", "--dtype", NULL, NULL, list_dtypes, false },
+    { "policies", "Losses of reinforcement learning (orrery rl --rule)", "--rule", NULL, NULL, list_policies, false },
     { "systems", "Published systems that are here, and the commands that show them", NULL, NULL, NULL, list_systems,
       false },
     { "clashes", "What cannot be combined", NULL, NULL, NULL, list_clashes, false },

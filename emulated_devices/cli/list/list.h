@@ -78,6 +78,7 @@ void list_memory(void);
 void list_models(void);
 void list_optimizers(void);
 void list_planners(void);
+void list_policies(void);
 void list_profiles(void);
 void list_routers(void);
 void list_schedules(void);

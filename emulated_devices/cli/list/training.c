@@ -8,6 +8,7 @@
 #include "ref/optim/conventions.h"
 #include "ref/optim/loss_scale.h"
 #include "ref/optim/optimizer.h"
+#include "ref/policy/policy.h"
 #include "ref/routers/router.h"
 #include <stdio.h>
 
@@ -33,6 +34,20 @@ void list_routers(void)
             list_field("groups %lld, of which %lld are kept; with few experts fewer", (long long)rule->groups,
                   (long long)rule->kept);
         list_field("from %s", (*r)->source);
+    }
+}
+
+void list_policies(void)
+{
+    const struct policy_rule *rule;
+    for (int i = 0; (rule = policy_rule_at(i)) != NULL; i++) {
+        list_entry(rule->name, rule->title);
+        if (rule->values) list_field("a critic's values: gamma %g, lambda %g, whitened over all devices", rule->gamma,
+                                     rule->lambda);
+        else list_field("groups of answers: less their mean%s", rule->scale == SCALE_GROUP ? ", over the deviation"
+                        : rule->scale == SCALE_BATCH ? ", over the deviation of all rewards" : "");
+        list_field("ratio clipped to 1 - %g .. 1 + %g", rule->low, rule->high);
+        list_field("from %s", rule->source);
     }
 }
 

@@ -1,6 +1,8 @@
 /* kinds.c -- which options of `orrery train` do not belong to `orrery infer`, `plan`, and topics of `show`. */
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/cli/train/rl.h"
 #include "emulated_devices/cli/train/serve.h"
+#include "emulated_devices/rl/task.h"
 
 /* Options of training that a run without steps does not have. */
 #define OF_TRAINING                                                                                 \
@@ -26,6 +28,14 @@ const struct run_kind run_infer = {
             "Its weights do not change; --model DIR says which they are.",
 };
 
+/* Files that a run reads and writes, and pictures of its steps. */
+#define OF_FILES                                                                                    \
+    "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
+    "--record", "--disturb", "--sharded", "--save-async", "--lose", "--elastic", "--save-every",    \
+    "--keep", "--eval-every", "--owners-out", "--resume", "--override", "--sample", "--unfolded",   \
+    "--dry-run", "--tokens", "--trace", "--trace-format", "--trace-steps", "--page",                \
+    "--page-steps", "--film", "--live", "--log", "--tensorboard", "--log-every", "--save-load", "--json"
+
 /* Serving has no batches of text, no files of training, and only some schemes. */
 static const char *const of_batches[] = {
     OF_TRAINING,
@@ -46,6 +56,23 @@ const struct run_kind run_serve = {
             "in blocks, prefixes shared. Each of dp replicas has tp x pp devices. Numbers are real; times are those\n"
             "of the cluster. --check ref holds every token to the request alone on one device\n"
             "(docs/using/serving.md).",
+};
+
+/* Reinforcement learning has samples of its own in place of text, and keeps nothing on disks. */
+static const char *const of_texts[] = {
+    OF_FILES, OF_FAILURES, "--memory-of", "--from", "--plan", "--seq", "--data", "--eval-data", "--tokenizer",
+    "--batches", "--mask", "--pack", "--load", "--affinity", "--owners", "--perturb", "--mezo-eps", "--dropout",
+    "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens", "--chosen-experts",
+    "--local-steps", "--outer-lr", "--outer-momentum", NULL
+};
+
+const struct run_kind run_rl = {
+    .command = "rl", .without = of_texts, .steps = 20, .more = rl_options, .batch = 64,
+    .vocabulary = TASK_VOCABULARY,
+    .what = "Train a model by rewards of its own answers on a mesh of emulated devices: answers are drawn, scored\n"
+            "and rewarded, and the policy is trained on them, by the conventions of released programs. The task is\n"
+            "the addition of two numbers. --check ref holds every token, loss, gradient and weight to one device\n"
+            "(docs/using/reinforcement.md).",
 };
 
 /* Options of a run that has numbers, text and processes. */

@@ -273,6 +273,22 @@ static enum error_code gate_input(const struct node_call *call, struct error *er
 
 /* ---- loss -------------------------------------------------------------------------------------------------------- */
 
+/* Rows that have losses of their own.  @param[out] loss  NULL: their gradients are asked for. */
+static enum error_code row_losses(const struct node_call *call, double *loss, double scale, struct error *err)
+{
+    const struct linked_node *n = call->node;
+    const struct stage *s = call->stage;
+    const struct tensor labels = node_integers(call, call->micro->labels, AT_LOGITS), top = buffer(call, n->statistic[0]),
+                        sums = buffer(call, n->statistic[1]);
+    struct intervals rows = { 0 };
+    intervals_add_part(&rows, &call->micro->tokens, tensor_rows_at(s->tp, AT_LOGITS, node_rows(call)));
+    const bool lost = intervals_lost(&rows);
+    if (!lost && loss) tensor_row_loss_forward(s->tp, s->row_loss, &rows, loss, top, sums, labels);
+    else if (!lost) tensor_row_loss_backward(s->tp, s->row_loss, &rows, buffer(call, n->dx[0]), sums, top, labels, scale);
+    intervals_free(&rows);
+    return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
+}
+
 static enum error_code loss_forward(const struct node_call *call, struct error *err)
 {
     const struct linked_node *n = call->node;
@@ -283,8 +299,9 @@ static enum error_code loss_forward(const struct node_call *call, struct error *
         tensor_cross_entropy_forward(call->stage->tp, &loss, buffer(call, n->statistic[0]),
                                      buffer(call, n->statistic[1]),
                                      buffer(call, n->x[0]), node_integers(call, call->micro->labels, AT_LOGITS), err);
+    const enum error_code lost = !e && call->stage->row_loss ? row_losses(call, &loss, 0, err) : e;
     call->stage->loss += loss;
-    return e;
+    return lost;
 }
 
 /* The gradient overwrites the logits, unless another pass still reads them. */
@@ -293,11 +310,11 @@ static enum error_code loss_input(const struct node_call *call, struct error *er
     /* d_logits = (softmax - one at the label) scale / labels of the batch. */
     const struct linked_node *n = call->node;
     const struct stage *s = call->stage;
-    (void)err;
+    const double scale = s->loss_scale / (double)(s->counted ? s->counted : 1);
     tensor_cross_entropy_backward(s->tp, buffer(call, n->dx[0]), buffer(call, n->x[0]), buffer(call, n->statistic[1]),
                                   buffer(call, n->statistic[0]), node_integers(call, call->micro->labels, AT_LOGITS),
-                                  s->loss_scale / (double)(s->counted ? s->counted : 1));
-    return OK;
+                                  scale);
+    return s->row_loss ? row_losses(call, NULL, scale, err) : OK;
 }
 
 /* ---- the table --------------------------------------------------------------------------------------------------- */

@@ -3,10 +3,12 @@
  * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: no logits are sent, only numbers per token
  * Sends    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
  *
- * model/run/run_node.c calls both functions once for a microbatch.  The forward call is collective over the devices
- * with the same rows; the only error is ERR_COMM.  The backward call is local and cannot fail.
+ * model/run/run_node.c calls both first functions once for a microbatch.  The forward call is collective over the devices
+ * with the same rows; the only error is ERR_COMM.  The backward call is local and cannot fail.  Where rows have losses
+ * of their own (ref/model/row_loss.h), two more calls change the loss and its gradient: run_node.c calls them, too.
  */
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/interval.h"
 #include "emulated_devices/schemes/tensor/tensor.h"
 
 /* sums [2 N] has the totals in its first half and the hits in its second half. */
@@ -50,4 +52,37 @@ void tensor_cross_entropy_backward(struct tensor_parallel *tp, struct tensor dlo
 {
     dev_cross_entropy_backward(tp->device, dlogits, logits, half(sums, 0), top, labels, tp->tokens.first,
                                IGNORE_LABEL, scale);
+}
+
+/* Host views of what forward keeps of rows. */
+static struct row_sums view_sums(struct views *views, struct tensor top, struct tensor sums)
+{
+    return (struct row_sums){ view_read(views, top), view_read(views, half(sums, 0)), view_read(views, half(sums, 1)) };
+}
+
+void tensor_row_loss_forward(struct tensor_parallel *tp, const struct row_loss *row_loss, const struct intervals *rows,
+                             double *loss, struct tensor top, struct tensor sums, struct tensor labels)
+{
+    struct views views = views_of(tp->device);
+    const struct row_sums kept = view_sums(&views, top, sums);
+    *loss = 0;
+    for (int64_t i = 0, n = 0; i < rows->count; n += rows->at[i++].count)
+        *loss += row_loss_forward(row_loss, &kept, labels.data, n, rows->at[i].count, rows->at[i].first,
+                                  tp->device->exact != SUMS_ROUND);
+    views_end(&views);
+    if (!first_with_rows(tp)) *loss = 0;
+}
+
+void tensor_row_loss_backward(struct tensor_parallel *tp, const struct row_loss *row_loss, const struct intervals *rows,
+                              struct tensor dlogits, struct tensor sums, struct tensor top, struct tensor labels,
+                              double scale)
+{
+    struct views views = views_of(tp->device);
+    const struct row_sums kept = view_sums(&views, top, sums);
+    const struct tensor changed = view_write(&views, dlogits);
+    for (int64_t i = 0, n = 0; i < rows->count; n += rows->at[i++].count)
+        row_loss_backward(row_loss, changed, &kept, labels.data, n, rows->at[i].count, rows->at[i].first,
+                          tp->tokens.first, scale, tp->device->exact != SUMS_ROUND);
+    views_end(&views);
+    device_charge(tp->device, "slopes of rows", elementwise_cost(tensor_count(dlogits), 2, 1, dlogits.dtype));
 }

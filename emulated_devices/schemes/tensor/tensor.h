@@ -22,9 +22,11 @@
 #define ORRERY_TENSOR_SCHEME_H
 
 #include "emulated_devices/collectives/collective.h"
+#include "emulated_devices/device/interval.h"
 #include "emulated_devices/device/part.h"
 #include "emulated_devices/schemes/scheme.h"
 #include "ref/model/param.h"
+#include "ref/model/row_loss.h"
 
 struct model_config;
 
@@ -383,6 +385,15 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *l
                                              struct error *);
 void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor dlogits, struct tensor logits,
                                    struct tensor sums, struct tensor top, struct tensor labels, double scale);
+
+/** The same after them, where rows have losses of their own: the loss in place of that of cross entropy, and the
+ *  gradient in place of cross entropy's.  Local.
+ *  @param rows  which rows of the batch these are, in the order of the labels. */
+void tensor_row_loss_forward(struct tensor_parallel *, const struct row_loss *, const struct intervals *rows,
+                             double *loss, struct tensor top, struct tensor sums, struct tensor labels);
+void tensor_row_loss_backward(struct tensor_parallel *, const struct row_loss *, const struct intervals *rows,
+                              struct tensor dlogits, struct tensor sums, struct tensor top, struct tensor labels,
+                              double scale);
 
 /** Position embeddings: Y += W[positions,:] and its gradient.  W: this device's piece. */
 enum error_code tensor_positions_forward(struct tensor_parallel *, struct tensor Y, struct tensor positions,

@@ -48,6 +48,10 @@ static const struct { const char *name; enum error_code (*run)(struct job *, str
     { VERIFY_PLANS, verify_plans }, { VERIFY_ELASTIC, verify_elastic }, { VERIFY_PLANNERS, verify_planners },
     { VERIFY_SERVING, verify_serving },
 };
+static const struct verify_above *above;
+
+void verify_add_family(const struct verify_above *family) { above = family; }
+
 enum { DRAWN_FAMILIES = sizeof drawn_family / sizeof *drawn_family };
 _Static_assert(1 + SCHEME_KINDS + DRAWN_FAMILIES <= VERIFY_FAMILIES, "verify.c lists all families");
 
@@ -65,7 +69,8 @@ const char *verify_family(int place)
     const enum scheme_kind k = kind_at(place);
     if (k < SCHEME_KINDS) return scheme_kind_info(k)->family;
     const int drawn = drawn_at(place);
-    return drawn < DRAWN_FAMILIES ? drawn_family[drawn].name : NULL;
+    if (drawn < DRAWN_FAMILIES) return drawn_family[drawn].name;
+    return drawn == DRAWN_FAMILIES && above ? above->name : NULL;
 }
 
 static enum error_code run_family(struct job *job, struct cases *cases, int place, struct error *err)
@@ -73,7 +78,9 @@ static enum error_code run_family(struct job *job, struct cases *cases, int plac
     const enum scheme_kind kind = kind_at(place);
     if (place == 0) return verify_collectives(job, err);
     if (kind == SPATIAL_SCHEME) return verify_tiles(job, err);
-    return kind < SCHEME_KINDS ? verify_schemes(job, cases, kind, err) : drawn_family[drawn_at(place)].run(job, err);
+    if (kind < SCHEME_KINDS) return verify_schemes(job, cases, kind, err);
+    const int drawn = drawn_at(place);
+    return drawn < DRAWN_FAMILIES ? drawn_family[drawn].run(job, err) : above->run(job, err);
 }
 
 static enum error_code write_job(struct job *job, const char *path, struct error *err)

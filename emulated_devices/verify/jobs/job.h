@@ -37,6 +37,13 @@ struct verify_options {
 /* The family of planners by layers, beside brute force. */
 #define VERIFY_PLANNERS "planners"
 
+/* A family of cases whose room stands above this one: command_verify adds it in each process. */
+struct job;
+struct verify_above { const char *name; enum error_code (*run)(struct job *, struct error *); };
+
+/** Add the family, before any other call.  @param family  outlives the program. */
+void verify_add_family(const struct verify_above *family);
+
 /** Families by name: collectives, each kind of schemes, then those of drawn cases.  @return NULL after the last. */
 const char *verify_family(int place);
 

@@ -364,7 +364,9 @@ static void compare_number(const struct trainer *trainer, struct reference *ref,
 {
     struct error err;
     const bool exact = trainer->plan.model.exact;
-    struct worst found = { .step = trainer->step + 1 };
+    /* Losses of rows may have both signs: their mean may be near 0, and the bound is that of their sizes. */
+    struct worst found = { .step = trainer->step + 1,
+                           .absolute = ref->truth.model.row_loss != NULL && of == &comparison->loss };
     double bound = exact ? 0 : number.bound_of(ref), truth = number.truth;
     bool of_file = false;
     if (ref->golden && golden_truth_number(ref->golden, ref, number.name, &truth, &bound, &of_file, &err))

@@ -568,9 +568,14 @@ static enum error_code gradients(struct reference *reference, struct serial_run 
            ? fail(err, reference->record.error.code, "%s", reference->record.error.text) : OK;
 }
 
-/* loss(n) = log(total) + top - hit: the sum of exponentials, the largest logit, and the label's logit. */
+/* Usually loss(n) = log(total) + top - hit: the sum of exponentials, the largest logit, and the label's logit. */
 static double token_loss(const struct transformer *model, int64_t n)
 {
+    const struct row_sums sums = { model->top, model->total, model->hit };
+    if (model->row_loss) {
+        const double number = row_number(model->row_loss, &sums, n, model->config.exact != SUMS_ROUND);
+        return model->row_loss->of_row(model->row_loss->context, model->first * model->S + n, number, NULL);
+    }
     return log(tensor_get(model->total, n)) + tensor_get(model->top, n) - tensor_get(model->hit, n);
 }
 

@@ -54,7 +54,7 @@ const struct run_kind run_train = { .command = "train", .steps = 100, .without =
 static struct train_words usual_words(const struct run_kind *kind)
 {
     return (struct train_words){
-        .infers = kind->infers, .serves = kind->serves,
+        .infers = kind->infers, .serves = kind->serves, .batch = kind->batch, .vocabulary = kind->vocabulary,
         .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
         .rates = rate_schedule_names[0],
         .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
