@@ -15,6 +15,8 @@ struct plan_numbers {
     uint64_t budget;                    /* bytes that a device has: --memory, or its cluster's; 0: any number */
     uint64_t sent;                      /* bytes that the device sends that sends most */
     double goodput;                     /* with --mtbf: share of time that makes progress; else 0 */
+    double useful, alone;               /* with --pack: share of tokens that are of samples; the same with a sample in
+                                         * each sequence; else 1 */
 };
 
 /** Run a step dry as `orrery plan` does, and say nothing.  Local.
