@@ -157,7 +157,8 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
                               trainer->shared == NULL, err);
     if (!e) e = encoders_place(trainer, err);
     if (e) return e;
-    if (p->encoders.kinds > 0) trainer_note_held(trainer);
+    /* Where experts are apart, what is held is known after the routers' choices, and noted then. */
+    if (p->encoders.kinds > 0 && !plan_cuts_experts(p)) trainer_note_held(trainer);
     const int32_t *const ids = trainer->scratch, *const labels = batch_labels(trainer),
         *const within = batch_within(trainer);
     const int64_t N = p->B * p->S;

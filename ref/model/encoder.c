@@ -41,7 +41,7 @@ struct param_spec encoder_spec(const struct modality *modality, int64_t D, enum 
                             .dim = { up ? modality->F : D, matrix ? in : 0 }, .std = matrix ? 1 / sqrt((double)in) : 0,
                             .decay = matrix, .parts = 1 };
     snprintf(s.name, sizeof s.name, "encoders.%s.%s", modality->name, name[which]);
-    s.part[0].rows = s.dim[0];
+    s.part[0].rows = s.dim[0], s.part[0].rows_apart = 1;
     memcpy(s.part[0].name, s.name, sizeof s.name);
     return s;
 }

@@ -47,14 +47,20 @@ test_plan() {
 test_checkpoint() {
     local whole again
     make_text
-    run train $model --data "$text" --modalities 2 --dp 2 --zero 3 --steps 4 --dtype bf16 --save one --quiet; expect_status 0
-    run train $model --data "$text" --modalities 2 --dp 2 --zero 3 --steps 2 --dtype bf16 --save half --quiet; expect_status 0
-    run train --model half --resume half --data "$text" --dp 2 --zero 3 --steps 2 --save two --quiet; expect_status 0
+    run train $model --data "$text" --modalities 2 --dp 2 --zero 3 --steps 4 --lr-steps 4 --dtype bf16 --save one --quiet; expect_status 0
+    run train $model --data "$text" --modalities 2 --dp 2 --zero 3 --steps 2 --lr-steps 4 --dtype bf16 --save half --quiet; expect_status 0
+    run train --resume half --data "$text" --dp 2 --zero 3 --steps 2 --save two --quiet; expect_status 0
     for whole in one two; do sed -n 's/.*"fingerprint":[[:space:]]*\("[0-9a-f]*"\).*/\1/p' $whole/training.json >$whole.print; expect_file $whole.print; done
     expect_same one.print two.print
     run train --resume half --data "$text" --tp 2 --pp 2 --encoders apart --steps 2 --check ref; expect_status 0; expect_out '^OK: '
     run train --resume half --data "$text" --modalities 1 --dp 2 --steps 1; expect_status 2; expect_error '--modalities: saved 2, now 1'
     run train $model --data "$text" --modalities 2 --dp 2 --sharded --save out; expect_status 2; expect_error '--modalities: not with --sharded: encoders are saved whole'
+}
+
+# The papers' claims, as rows of a table.
+test_claims() {
+    run bench published --only modalities; expect_status 0; expect_out 'at least 0.9  yes'; expect_out '^  1 of 1 hold$'
+    run bench published --only modalities-packed; expect_status 0; expect_out 'at least 3  yes'; expect_out '^  1 of 1 hold$'
 }
 
 test_refusals() {
@@ -69,4 +75,4 @@ test_refusals() {
     expect_nothing
 }
 
-run_tests test_run test_packed test_plan test_checkpoint test_refusals
+run_tests test_run test_packed test_plan test_checkpoint test_claims test_refusals
