@@ -11,7 +11,7 @@ static enum error_code encoders_no_memory(struct error *err) { return fail(err, 
 static int64_t width(const struct trainer *trainer) { return trainer->plan.model.D; }
 static int devices(const struct trainer *trainer) { return trainer->comm->size; }
 
-/* ---- a batch ends ------------------------------------------------------------------------------------------------- */
+/* ---- a batch ends ------------------------------------------------------------------------------------------------ */
 
 static void free_tensors(struct trainer *trainer, struct tensor list[], int n)
 {

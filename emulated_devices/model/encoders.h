@@ -43,7 +43,7 @@ struct encoder {
     struct tensor x, up, act, out, d_out;       /* of the clips that this device encodes in this step */
 };
 
-/* What encoders hold of activations in a step, in bytes: during the language model's passes, and at most outside. */
+/* Encoders hold so many bytes of activations in a step: during the language model's passes, and at most outside. */
 struct encoders_held { uint64_t during, most; };
 
 struct encoders {
@@ -104,11 +104,11 @@ int64_t encoder_own_patches(const struct trainer *, int modality);
 /** The activations of encoders in this step, walked as the step takes and frees them. */
 struct encoders_held encoders_activations(const struct trainer *);
 
-/** What this device keeps of encoders from step to step; how much more there is for a while, at most. */
+/** This device keeps so many bytes of encoders from step to step; so many more exist for a while, at most. */
 struct model_state encoders_resident(const struct trainer *);
 struct model_state encoders_passing(const struct trainer *);
 
-/** What this device sends for encoders in so many steps, of which some were skipped, beside the bridge. */
+/** This device sends so much for encoders in these steps, of which some were skipped, beside the bridge. */
 struct account encoders_cost(const struct trainer *, int64_t steps, int64_t skipped);
 
 /** Add this device's part of the squared norm of the encoders' gradients. */

@@ -20,8 +20,10 @@ static void copy_portion(void *context, struct portion portion)
 {
     const struct piece_copy *const c = context;
     int64_t at = portion.piece;
-    for (const struct parameter *p = c->data->parameters->all; p < portion.parameter; p++) at += layout_count(&p->layout);
-    char *const own = c->kept + (size_t)(portion.row - c->first) * c->size, *const all = c->whole + (size_t)at * c->size;
+    for (const struct parameter *p = c->data->parameters->all; p < portion.parameter; p++)
+        at += layout_count(&p->layout);
+    char *const own = c->kept + (size_t)(portion.row - c->first) * c->size,
+         *const all = c->whole + (size_t)at * c->size;
     memcpy(c->has ? all : own, c->has ? own : all, (size_t)portion.length * c->size);
     if (c->has) memset(c->has + at, 1, (size_t)portion.length);
 }
@@ -45,7 +47,7 @@ static void read_kept(struct trainer *trainer, int m, enum tensor_kind kind, str
     views_end(&v);
 }
 
-static struct tensor numbers_of(const struct trainer *trainer, int m, enum tensor_kind kind, void *data)
+static struct tensor encoder_numbers(const struct trainer *trainer, int m, enum tensor_kind kind, void *data)
 {
     /* Formats are the plan's, so a device without the encoder knows them, too. */
     struct data_parallel format = { .device = trainer->device, .request = { .narrow_gradients = false },
@@ -58,7 +60,7 @@ enum error_code encoders_bring(struct trainer *trainer, int m, enum tensor_kind 
                                void *context, struct error *err)
 {
     struct comm *const comm = trainer->comm;
-    struct tensor whole = numbers_of(trainer, m, kind, NULL);
+    struct tensor whole = encoder_numbers(trainer, m, kind, NULL);
     const size_t numbers = tensor_bytes(whole), bytes = numbers + (size_t)tensor_count(whole);
     const bool first = comm->rank == 0;
     char *const own = calloc(1, bytes), *const all = first ? malloc(bytes * (size_t)comm->size) : NULL;
@@ -119,7 +121,7 @@ enum error_code encoders_keep(struct trainer *trainer, int m, enum tensor_kind k
     if (!trainer->encoders.of[m].here) return OK;
     enum error_code e = keep_one(trainer, m, kind, whole, err);
     if (e || kind != KIND_MASTER) return e;
-    struct tensor rounded = numbers_of(trainer, m, KIND_WEIGHT, NULL);
+    struct tensor rounded = encoder_numbers(trainer, m, KIND_WEIGHT, NULL);
     rounded.data = malloc(tensor_bytes(rounded));
     if (rounded.data == NULL) return fail(err, ERR_MEMORY, "no memory to round encoders");
     tensor_convert(rounded, whole);

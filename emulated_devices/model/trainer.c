@@ -250,7 +250,8 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
     if (e) return comm_agree(trainer->comm, e, err);
     if (out->skipped) {
         if (trainer->section) sections_skip_step(trainer);
-        else data_skip_step(&trainer->data), encoders_skip(trainer);
+        else data_skip_step(&trainer->data);
+        encoders_skip(trainer);
         trainer->skipped++;
     } else if (trainer->section)
         e = sections_step(trainer, step_scale(trainer, out), err);

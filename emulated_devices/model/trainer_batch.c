@@ -150,7 +150,7 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
 {
     const struct plan *p = &trainer->plan;
     trainer_read_batch(trainer);
-    /* What the last step's clips held is no part of this one. */
+    /* The last step's clips hold nothing in this one. */
     encoders_drop_batch(trainer);
     enum error_code e = take_step(trainer, err);
     if (!e) e = encoders_read(trainer, trainer->scratch, batch_labels(trainer), batch_within(trainer),

@@ -344,7 +344,8 @@ static void test_refusals(void **state)
     p = omni(4, 1, 1, 1, ENCODERS_APART), p.data.scheme = "diloco";
     expect_refused(p, "--modalities: --data-parallel diloco trains its replicas apart");
     p = omni(4, 1, 1, 1, ENCODERS_APART), p.data.scheme = "mics", p.data.group = 4;
-    expect_refused(p, "--modalities: the image encoder is on 2 devices, and data parallelism cannot share it: --shard-group 4");
+    expect_refused(p, "--modalities: the image encoder is on 2 devices, and data parallelism cannot share it: "
+                      "--shard-group 4");
 }
 
 int main(void)

@@ -247,7 +247,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_none), cmocka_unit_test(test_near_the_fewest),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_text), cmocka_unit_test(test_clips), cmocka_unit_test(test_long_tail),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_text), cmocka_unit_test(test_clips),
+        cmocka_unit_test(test_long_tail),
         cmocka_unit_test(test_bad_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -87,7 +87,8 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
 {
     static const char *const names[] = {
         "zero-bubble", "zero-memory", "activations", "megatron-orders", "llama3", "megatron-2021", "vtrain-node",
-        "vtrain-cluster", "plan-2021", "plan-2022", "plan-vtrain", "plan-orders", "dcp-masks", "modalities", "modalities-packed", "megatron-core",
+        "vtrain-cluster", "plan-2021", "plan-2022", "plan-vtrain", "plan-orders", "dcp-masks", "modalities",
+        "modalities-packed", "megatron-core",
         "dgx-cloud", "nemo", "torchtitan", "nanotron", "kempner",
         "torchtitan-memory", "nanotron-memory", "kempner-memory", "goodput", "saves-bytes",
         "saves-hidden", "saves-gain" };

@@ -13,14 +13,14 @@
 #define FP64_ERROR 1e-12
 #define FP64_BOUND 1e-9
 
-/* What a comparison of one encoder's numbers of a kind knows. */
+/* A comparison of one encoder's numbers of a kind knows this. */
 struct compared {
     const struct trainer *trainer;
     const struct reference *reference;
     int modality;
     enum tensor_kind kind;
-    char *seen;                         /* [encoder_counts] the first copy of each number; with it, whether there is one */
-    uint8_t *has;
+    char *seen;                         /* [encoder_counts] the first copy of each number */
+    uint8_t *has;                       /* [encoder_counts] whether there is one so far */
 };
 
 static const char *name_kind(const struct compared *c, char text[48])
