@@ -21,7 +21,7 @@ static bool leaves_choices(const struct mixture_config *config)
 double plan_least_flops(const struct plan *plan)
 {
     struct plan least = *plan;
-    if (plan->batches || plan->packed || plan->skips || plan->encoders.kinds > 0) return 0;
+    if (plan->batches || plan->packed || plan->skips) return 0;
     if (leaves_choices(&plan->model.mixture)) least.model.mixture.k = 0;
     return plan_step_flops(&least);
 }

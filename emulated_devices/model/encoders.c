@@ -1,5 +1,5 @@
 /* encoders.c -- runs the encoders of inputs other than text, and moves their rows to the first stage.
- * model/trainer.c calls in each step, model/trainer_batch.c for each batch.  model/trainer_open.c opens and closes.
+ * model/trainer.c calls in each step, model/trainer_batch.c for each batch.  model/encoders_open.c opens and closes.
  * Without memory the code is ERR_MEMORY; errors of messages are passed on. */
 #include "emulated_devices/model/encoders.h"
 #include "emulated_devices/device/compute.h"
@@ -11,53 +11,7 @@ static enum error_code encoders_no_memory(struct error *err) { return fail(err, 
 static int64_t width(const struct trainer *trainer) { return trainer->plan.model.D; }
 static int devices(const struct trainer *trainer) { return trainer->comm->size; }
 
-/* ---- opening ----------------------------------------------------------------------------------------------------- */
-
-static enum error_code open_encoder(struct trainer *trainer, int m, struct error *err)
-{
-    struct encoders *x = &trainer->encoders;
-    int member[MESH_MOST_LISTED], n = 0;
-    for (int d = 0; d < devices(trainer); d++)
-        if (encoder_is_on(x->request, devices(trainer), m, d)) member[n++] = d;
-    x->here[m] = encoder_is_on(x->request, devices(trainer), m, trainer->comm->rank);
-    if (!x->here[m]) return OK;
-    const enum error_code e = group_of(&x->with[m], trainer->comm, member, n, TRAFFIC_ENCODERS, 0, err);
-    if (e) return e;
-    const int64_t count = encoder_counts(&modalities[m], width(trainer));
-    const enum dtype own = trainer->device->dtype;
-    x->w[m] = device_tensor_in(trainer->device, BUFFERS, own, count);
-    x->g[m] = device_tensor_in(trainer->device, BUFFERS, own, count);
-    bool ok = x->w[m].data && x->g[m].data;
-    for (int i = 0; i < trainer->plan.optimizer->states; i++) {
-        x->state[m][i] = device_tensor_in(trainer->device, BUFFERS, own, count);
-        ok = ok && x->state[m][i].data;
-        if (ok) device_zero(trainer->device, x->state[m][i]);
-    }
-    if (!ok) return encoders_no_memory(err);
-    device_zero(trainer->device, x->g[m]);
-    struct views v = views_of(trainer->device);
-    encoder_draw(&modalities[m], width(trainer), trainer->plan.seed, view_write(&v, x->w[m]));
-    views_end(&v);
-    return OK;
-}
-
-static enum error_code open_world(struct trainer *trainer, struct error *err)
-{
-    int member[MESH_MOST_LISTED];
-    for (int d = 0; d < devices(trainer); d++) member[d] = d;
-    return group_of(&trainer->encoders.world, trainer->comm, member, devices(trainer), TRAFFIC_ENCODERS, 0, err);
-}
-
-enum error_code encoders_open(struct trainer *trainer, struct error *err)
-{
-    struct encoders *x = &trainer->encoders;
-    *x = (struct encoders){ .request = &trainer->plan.encoders };
-    if (x->request->kinds == 0) return OK;
-    x->needs = calloc((size_t)devices(trainer), sizeof *x->needs);
-    enum error_code e = x->needs ? open_world(trainer, err) : encoders_no_memory(err);
-    for (int m = 0; m < x->request->kinds && !e; m++) e = open_encoder(trainer, m, err);
-    return e;
-}
+/* ---- a batch ends ------------------------------------------------------------------------------------------------ */
 
 static void free_tensors(struct trainer *trainer, struct tensor list[], int n)
 {
@@ -74,36 +28,30 @@ static struct stage *first_stage(struct trainer *trainer)
     return NULL;
 }
 
-static void drop_batch(struct trainer *trainer)
+/* Rows of the first stage's microbatches. */
+static void drop_places(struct trainer *trainer)
 {
-    struct encoders *x = &trainer->encoders;
     struct stage *s = first_stage(trainer);
-    clips_free(&x->clips);
-    free(x->device), free(x->source), free(x->home);
-    x->device = x->source = x->home = NULL;
-    for (int d = 0; d < devices(trainer) && x->needs; d++) free(x->needs[d].of), x->needs[d] = (struct needs){ 0 };
-    free_tensors(trainer, x->x, MODALITIES), free_tensors(trainer, x->up, MODALITIES),
-        free_tensors(trainer, x->act, MODALITIES);
-    free_tensors(trainer, x->out, MODALITIES), free_tensors(trainer, x->d_out, MODALITIES);
     for (int i = 0; s && i < trainer->plan.micros; i++) {
         free(s->micro[i].patch), s->micro[i].patch = NULL;
         free_tensors(trainer, &s->micro[i].patches, 1), free_tensors(trainer, &s->micro[i].d_patches, 1);
     }
 }
 
-void encoders_close(struct trainer *trainer)
+void encoders_drop_batch(struct trainer *trainer)
 {
     struct encoders *x = &trainer->encoders;
-    if (x->request == NULL || x->request->kinds == 0) return;
-    drop_batch(trainer);
-    free(x->needs);
+    if (trainer->plan.encoders.kinds == 0) return;
+    clips_free(&x->clips);
+    free(x->device), free(x->source), free(x->home);
+    x->device = x->source = x->home = NULL;
+    for (int d = 0; d < devices(trainer) && x->needs; d++) free(x->needs[d].of), x->needs[d] = (struct needs){ 0 };
     for (int m = 0; m < MODALITIES; m++) {
-        free_tensors(trainer, &x->w[m], 1), free_tensors(trainer, &x->g[m], 1),
-            free_tensors(trainer, x->state[m], OPTIMIZER_MAX_STATES);
-        group_close(&x->with[m]);
+        struct encoder *const e = &x->of[m];
+        struct tensor *const list[] = { &e->x, &e->up, &e->act, &e->out, &e->d_out };
+        for (size_t i = 0; i < sizeof list / sizeof *list; i++) free_tensors(trainer, list[i], 1);
     }
-    group_close(&x->world);
-    *x = (struct encoders){ 0 };
+    drop_places(trainer);
 }
 
 /* ---- who needs which rows ---------------------------------------------------------------------------------------- */
@@ -193,15 +141,25 @@ static enum error_code share_out(struct trainer *trainer, struct error *err)
     return e;
 }
 
-enum error_code encoders_take_batch(struct trainer *trainer, int32_t *ids, int32_t *labels, struct error *err)
+enum error_code encoders_read(struct trainer *trainer, int32_t *ids, int32_t *labels, const int32_t *within, bool marks,
+                              struct error *err)
 {
     struct encoders *x = &trainer->encoders;
     const struct plan *p = &trainer->plan;
     if (p->encoders.kinds == 0) return OK;
-    drop_batch(trainer);
-    enum error_code e = clips_of_step(&x->clips, p->encoders.kinds, p->seed, trainer->step, p->B, p->S, err);
-    if (e) return e;
-    clips_mark(&x->clips, 0, p->B * p->S, ids, labels);
+    const enum error_code e = p->encoders.given
+        ? clips_of_tokens(&x->clips, p->B, p->S, ids, err)
+        : clips_of_step(&x->clips, p->encoders.kinds, p->seed, trainer->step, p->B, p->S, within, err);
+    if (!e && marks && ids) clips_mark(&x->clips, 0, p->B * p->S, ids, labels);
+    return e;
+}
+
+enum error_code encoders_place(struct trainer *trainer, struct error *err)
+{
+    struct encoders *x = &trainer->encoders;
+    const struct plan *p = &trainer->plan;
+    enum error_code e = OK;
+    if (p->encoders.kinds == 0) return OK;
     int32_t *const patch = patch_of_rows(&x->clips, p->B * p->S);
     x->device = calloc((size_t)x->clips.count + 1, sizeof *x->device);
     x->source = calloc((size_t)x->clips.patches + 1, sizeof *x->source);
@@ -227,7 +185,7 @@ static bool encodes(const struct trainer *trainer, int clip, int modality)
            && trainer->encoders.clips.clip[clip].modality == modality;
 }
 
-static int64_t own_patches(const struct trainer *trainer, int modality)
+int64_t encoder_own_patches(const struct trainer *trainer, int modality)
 {
     int64_t n = 0;
     for (int i = 0; i < trainer->encoders.clips.count; i++)
@@ -248,7 +206,7 @@ static char *encoded_row(const struct trainer *trainer, int64_t patch, bool grad
             at[c->modality] += c->count;
             continue;
         }
-        const struct tensor rows = gradient ? x->d_out[c->modality] : x->out[c->modality];
+        const struct tensor rows = gradient ? x->of[c->modality].d_out : x->of[c->modality].out;
         return tensor_rows_of(rows, at[c->modality] + patch - c->first, 1).data;
     }
     return NULL;
@@ -353,8 +311,8 @@ static enum error_code make_places(struct trainer *trainer, struct error *err)
         for (int64_t k = 0; m->patch && k < rows; k++) m->patch[k] = -1;
         for (int k = 0; m->patch && k < n->count; k++)
             if (n->of[k].micro == i) m->patch[n->of[k].row] = count++;
-        m->patches = device_tensor_2d(trainer->device, BUFFERS, count, width(trainer));
-        m->d_patches = device_tensor_2d(trainer->device, BUFFERS, count, width(trainer));
+        m->patches = device_tensor_2d(trainer->device, ACTIVATIONS, count, width(trainer));
+        m->d_patches = device_tensor_2d(trainer->device, ACTIVATIONS, count, width(trainer));
         ok = m->patch && m->patches.data && m->d_patches.data;
     }
     return ok ? OK : encoders_no_memory(err);
@@ -362,21 +320,22 @@ static enum error_code make_places(struct trainer *trainer, struct error *err)
 
 /* ---- the encoders ------------------------------------------------------------------------------------------------ */
 
-static struct tensor encoders_weight_of(const struct trainer *trainer, int m, enum encoder_param param)
+/* A parameter, or its gradient, as the data scheme has made them whole. */
+static struct tensor weight_of(const struct encoder *encoder, enum encoder_param param)
 {
-    return encoder_view(&modalities[m], width(trainer), trainer->encoders.w[m], param);
+    return encoder->parameters.all[param].w;
 }
 
-static struct tensor gradient_of(const struct trainer *trainer, int m, enum encoder_param param)
+static struct tensor gradient_of(const struct encoder *encoder, enum encoder_param param)
 {
-    return encoder_view(&modalities[m], width(trainer), trainer->encoders.g[m], param);
+    return encoder->parameters.all[param].g;
 }
 
 static void draw_patches(struct trainer *trainer, int m)
 {
     struct encoders *x = &trainer->encoders;
     struct views v = views_of(trainer->device);
-    const struct tensor all = view_write(&v, x->x[m]);
+    const struct tensor all = view_write(&v, x->of[m].x);
     for (int64_t i = 0, at = 0; i < x->clips.count; i++) {
         const struct clip *c = &x->clips.clip[i];
         /* Patches are drawn from the clip's own numbers, so it does not matter which device draws them. */
@@ -386,85 +345,119 @@ static void draw_patches(struct trainer *trainer, int m)
     views_end(&v);
 }
 
+static bool make_rows(struct trainer *trainer, struct tensor *t, int64_t rows, int64_t columns)
+{
+    *t = device_tensor_2d(trainer->device, ACTIVATIONS, rows, columns);
+    return t->data != NULL;
+}
+
+/* The inner activations, which are kept for the backward pass or computed again before it. */
+static enum error_code encode_inner(struct trainer *trainer, int m, int64_t n, struct error *err)
+{
+    struct encoder *const e = &trainer->encoders.of[m];
+    const int64_t F = modalities[m].F;
+    if (!make_rows(trainer, &e->up, n, F) || !make_rows(trainer, &e->act, n, F)) return encoders_no_memory(err);
+    if (n == 0) return OK;
+    dev_linear_forward(trainer->device, e->up, e->x, weight_of(e, ENCODER_UP_W), weight_of(e, ENCODER_UP_B));
+    dev_gelu_forward(trainer->device, e->act, e->up);
+    return OK;
+}
+
+static void drop_inner(struct trainer *trainer, int m)
+{
+    free_tensors(trainer, &trainer->encoders.of[m].up, 1), free_tensors(trainer, &trainer->encoders.of[m].act, 1);
+}
+
+/* A device without a clip takes part in gathering the weights all the same. */
 static enum error_code encoders_encode(struct trainer *trainer, int m, struct error *err)
 {
-    struct encoders *x = &trainer->encoders;
-    struct device *d = trainer->device;
-    const struct modality *is = &modalities[m];
-    const int64_t n = own_patches(trainer, m);
-    x->x[m] = device_tensor_2d(d, BUFFERS, n, is->C), x->up[m] = device_tensor_2d(d, BUFFERS, n, is->F);
-    x->act[m] = device_tensor_2d(d, BUFFERS, n, is->F), x->out[m] = device_tensor_2d(d, BUFFERS, n, width(trainer));
-    x->d_out[m] = device_tensor_2d(d, BUFFERS, n, width(trainer));
-    if (!x->x[m].data || !x->up[m].data || !x->act[m].data || !x->out[m].data || !x->d_out[m].data)
-        return encoders_no_memory(err);
-    if (n == 0) return OK;
+    struct encoder *const x = &trainer->encoders.of[m];
+    const int64_t n = encoder_own_patches(trainer, m);
+    enum error_code e = data_acquire(&x->data, ENCODER_PART, err);
+    if (e) return e;
+    if (!make_rows(trainer, &x->x, n, modalities[m].C)) return encoders_no_memory(err);
     draw_patches(trainer, m);
-    dev_linear_forward(d, x->up[m], x->x[m], encoders_weight_of(trainer, m, ENCODER_UP_W),
-                       encoders_weight_of(trainer, m, ENCODER_UP_B));
-    dev_gelu_forward(d, x->act[m], x->up[m]);
-    dev_linear_forward(d, x->out[m], x->act[m], encoders_weight_of(trainer, m, ENCODER_OUT_W),
-                       encoders_weight_of(trainer, m, ENCODER_OUT_B));
-    return OK;
+    e = encode_inner(trainer, m, n, err);
+    if (e) return e;
+    if (!make_rows(trainer, &x->out, n, width(trainer))) return encoders_no_memory(err);
+    if (n > 0)
+        dev_linear_forward(trainer->device, x->out, x->act, weight_of(x, ENCODER_OUT_W), weight_of(x, ENCODER_OUT_B));
+    if (encoders_recompute(&trainer->plan)) drop_inner(trainer, m);
+    data_release(&x->data, ENCODER_PART);
+    e = data_acquire(&x->data, ENCODER_REST, err);
+    if (!e) data_release(&x->data, ENCODER_REST);
+    return e;
 }
 
 enum error_code encoders_forward(struct trainer *trainer, struct error *err)
 {
     const int kinds = trainer->plan.encoders.kinds;
-    enum error_code e = kinds ? make_places(trainer, err) : OK;
+    enum error_code e = OK;
+    if (kinds == 0) return OK;
+    trainer->device->arena.doing = (struct doing){ .pass = "encoders", .micro = -1 };
     for (int m = 0; m < kinds && !e; m++)
-        if (trainer->encoders.here[m]) e = encoders_encode(trainer, m, err);
-    return e || kinds == 0 ? e : cross(trainer, THERE, err);
+        if (trainer->encoders.of[m].here) e = encoders_encode(trainer, m, err);
+    if (!e) e = make_places(trainer, err);
+    if (!e) e = cross(trainer, THERE, err);
+    /* The backward pass does not read the embeddings. */
+    for (int m = 0; m < kinds; m++) free_tensors(trainer, &trainer->encoders.of[m].out, 1);
+    return e;
 }
 
+/* The gradients of an encoder's weights on this device.  Patches are data, so no gradient goes further than d_up. */
 static enum error_code encode_back(struct trainer *trainer, int m, struct error *err)
 {
-    struct encoders *x = &trainer->encoders;
-    struct device *d = trainer->device;
-    const int64_t n = tensor_rows(x->x[m]), F = modalities[m].F;
-    struct tensor d_act = device_tensor_2d(d, BUFFERS, n, F), d_up = device_tensor_2d(d, BUFFERS, n, F);
-    const bool ok = d_act.data && d_up.data;
-    if (ok && n > 0) {
-        dev_linear_backward_weight(d, gradient_of(trainer, m, ENCODER_OUT_W),
-                                   gradient_of(trainer, m, ENCODER_OUT_B), x->d_out[m], x->act[m]);
-        /* Patches are data, so no gradient goes further than d_up [n, F]. */
-        dev_linear_backward_input(d, d_act, x->d_out[m], encoders_weight_of(trainer, m, ENCODER_OUT_W));
-        dev_gelu_backward_input(d, d_up, d_act, x->up[m]);
-        dev_linear_backward_weight(d, gradient_of(trainer, m, ENCODER_UP_W), gradient_of(trainer, m, ENCODER_UP_B),
-                                   d_up, x->x[m]);
+    struct encoder *const x = &trainer->encoders.of[m];
+    struct device *const d = trainer->device;
+    struct tensor d_act = tensor_none, d_up = tensor_none;
+    const int64_t n = tensor_rows(x->x), F = modalities[m].F;
+    enum error_code e = data_acquire(&x->data, ENCODER_PART, err);
+    if (!e && encoders_recompute(&trainer->plan)) e = encode_inner(trainer, m, n, err);
+    if (!e && !(make_rows(trainer, &d_act, n, F) && make_rows(trainer, &d_up, n, F))) e = encoders_no_memory(err);
+    if (!e && n > 0) {
+        dev_linear_backward_input(d, d_act, x->d_out, weight_of(x, ENCODER_OUT_W));
+        dev_gelu_backward_input(d, d_up, d_act, x->up);
     }
-    device_free(d, d_act), device_free(d, d_up);
-    return ok ? OK : encoders_no_memory(err);
-}
-
-/* Devices without a clip of a modality add zeros. */
-static enum error_code encoders_reduce(struct trainer *trainer, int m, struct error *err)
-{
-    struct encoders *x = &trainer->encoders;
-    const struct collective call = { .count = tensor_count(x->g[m]), .dtype = x->g[m].dtype, .reduction = SUM };
-    account_add(&x->reduced, group_cost(&x->with[m], ALLREDUCE, trainer->plan.allreduce, &call), 1);
-    return allreduce(&x->with[m], x->g[m].data, tensor_count(x->g[m]), x->g[m].dtype, SUM,
-                     trainer->plan.allreduce, err);
+    if (!e) data_release(&x->data, ENCODER_PART), e = data_begin_gradient(&x->data, ENCODER_PART, err);
+    if (!e && n > 0) {
+        dev_linear_backward_weight(d, gradient_of(x, ENCODER_OUT_W), gradient_of(x, ENCODER_OUT_B), x->d_out, x->act);
+        dev_linear_backward_weight(d, gradient_of(x, ENCODER_UP_W), gradient_of(x, ENCODER_UP_B), d_up, x->x);
+    }
+    free_tensors(trainer, &d_act, 1), free_tensors(trainer, &d_up, 1);
+    drop_inner(trainer, m);
+    free_tensors(trainer, &x->x, 1), free_tensors(trainer, &x->d_out, 1);
+    /* Devices without a clip of a modality add zeros. */
+    if (!e) e = data_end_gradient(&x->data, ENCODER_PART, err);
+    return e ? e : data_finish_gradients(&x->data, err);
 }
 
 enum error_code encoders_backward(struct trainer *trainer, struct error *err)
 {
+    struct encoders *const x = &trainer->encoders;
     const int kinds = trainer->plan.encoders.kinds;
-    enum error_code e = kinds ? cross(trainer, BACK, err) : OK;
+    bool ok = true;
+    if (kinds == 0) return OK;
+    trainer->device->arena.doing = (struct doing){ .pass = "backward of encoders", .micro = -1 };
+    for (int m = 0; m < kinds && ok; m++)
+        ok = !x->of[m].here || make_rows(trainer, &x->of[m].d_out, tensor_rows(x->of[m].x), width(trainer));
+    enum error_code e = ok ? cross(trainer, BACK, err) : encoders_no_memory(err);
+    drop_places(trainer);
     for (int m = 0; m < kinds && !e; m++)
-        if (trainer->encoders.here[m]) e = encode_back(trainer, m, err);
-    for (int m = 0; m < kinds && !e; m++)
-        if (trainer->encoders.here[m]) e = encoders_reduce(trainer, m, err);
+        if (x->of[m].here) e = encode_back(trainer, m, err);
     return e;
 }
 
-void encoders_update(struct trainer *trainer, double gradient_scale)
+enum error_code encoders_update(struct trainer *trainer, double gradient_scale, struct error *err)
 {
-    struct encoders *x = &trainer->encoders;
-    const struct step step = { .lr = learning_rate(&trainer->plan.hyper, trainer->step + 1), .t = trainer->step + 1,
-                               .gradient_scale = gradient_scale, .hyper = &trainer->plan.hyper };
-    for (int m = 0; m < trainer->plan.encoders.kinds; m++) {
-        if (!x->here[m]) continue;
-        device_optimizer_step(trainer->device, trainer->plan.optimizer, x->w[m], x->g[m], x->state[m], step);
-        device_zero(trainer->device, x->g[m]);
-    }
+    enum error_code e = OK;
+    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++)
+        if (trainer->encoders.of[m].here)
+            e = data_step(&trainer->encoders.of[m].data, trainer->step + 1 - trainer->skipped, gradient_scale, err);
+    return e;
+}
+
+void encoders_skip(struct trainer *trainer)
+{
+    for (int m = 0; m < trainer->plan.encoders.kinds; m++)
+        if (trainer->encoders.of[m].here) data_skip_step(&trainer->encoders.of[m].data);
 }

@@ -151,6 +151,7 @@ static enum error_code share_result(struct trainer *trainer, double loss, struct
     struct exact_sum squares;
     /* number = loss, then the limbs of an exact sum of squares: the norm does not depend on the order of devices. */
     data_norm_part(&trainer->data, &squares);
+    encoders_norm_part(trainer, &squares);
     exact_to_numbers(&squares, number + 1);
     enum error_code e = result_reduce(trainer, number, RESULT_NUMBERS, SUM, err);
     exact_from_numbers(&squares, number + 1);
@@ -175,8 +176,9 @@ static enum error_code gradients(struct trainer *trainer, struct step_result *ou
     double loss = 0;
     enum error_code e = encoders_forward(trainer, err);
     if (!e) e = trainer_pass(trainer, &loss, err);
-    if (!e) e = encoders_backward(trainer, err);
+    /* The model's gradients are where they are stepped before encoders need memory for theirs. */
     if (!e) e = trainer_reduce(trainer, err);
+    if (!e) e = encoders_backward(trainer, err);
     if (!e) e = share_result(trainer, loss, out, err);
     return e;
 }
@@ -184,8 +186,7 @@ static enum error_code gradients(struct trainer *trainer, struct step_result *ou
 static enum error_code only_loss(struct trainer *trainer, struct step_result *out, struct error *err)
 {
     double loss = 0;
-    enum error_code e = encoders_forward(trainer, err);
-    if (!e) e = trainer_pass(trainer, &loss, err);
+    enum error_code e = trainer_pass(trainer, &loss, err);
     return e ? e : share_result(trainer, loss, out, err);
 }
 
@@ -249,12 +250,13 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
     if (out->skipped) {
         if (trainer->section) sections_skip_step(trainer);
         else data_skip_step(&trainer->data);
+        encoders_skip(trainer);
         trainer->skipped++;
     } else if (trainer->section)
         e = sections_step(trainer, step_scale(trainer, out), err);
     else e = trainer_step(trainer, step_scale(trainer, out), err);
-    if (!out->skipped) routers_update(trainer), encoders_update(trainer,
-                                                                clip_scale(&trainer->plan.hyper, trainer->norm));
+    if (!out->skipped) routers_update(trainer);
+    if (!e && !out->skipped) e = encoders_update(trainer, step_scale(trainer, out), err);
     if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);
     if (e) comm_give_up(trainer->comm, err);
     end_messages(trainer, "");

@@ -10,7 +10,10 @@
 
 void trainer_note_held(struct trainer *trainer)
 {
-    const struct held h = trainer_activations(trainer);
+    const struct encoders_held beside = encoders_activations(trainer);
+    struct held h = trainer_activations(trainer);
+    h.peak = larger(h.peak + beside.during, beside.most);
+    h.together = larger(h.together + beside.during, beside.most);
     trainer->held = (struct held){ .peak = larger(trainer->held.peak, h.peak),
                                   .together = larger(trainer->held.together, h.together) };
 }
@@ -147,10 +150,15 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
 {
     const struct plan *p = &trainer->plan;
     trainer_read_batch(trainer);
+    /* The last step's clips hold nothing in this one. */
+    encoders_drop_batch(trainer);
     enum error_code e = take_step(trainer, err);
+    if (!e) e = encoders_read(trainer, trainer->scratch, batch_labels(trainer), batch_within(trainer),
+                              trainer->shared == NULL, err);
+    if (!e) e = encoders_place(trainer, err);
     if (e) return e;
-    e = encoders_take_batch(trainer, trainer->scratch, batch_labels(trainer), err);
-    if (e) return e;
+    /* Where experts are apart, what is held is known after the routers' choices, and noted then. */
+    if (p->encoders.kinds > 0 && !plan_cuts_experts(p)) trainer_note_held(trainer);
     const int32_t *const ids = trainer->scratch, *const labels = batch_labels(trainer),
         *const within = batch_within(trainer);
     const int64_t N = p->B * p->S;

@@ -45,21 +45,31 @@ struct held trainer_activations(const struct trainer *trainer)
     return h;
 }
 
-/* If the plan changes, or experts' rows are known only after routing, the largest step counts. */
+/* If the plan changes, experts' rows are known only after routing, or clips differ, the largest step counts. */
 static struct held activations_held(const struct trainer *trainer)
 {
-    return plan_changes(&trainer->plan) || plan_cuts_experts(&trainer->plan) ? trainer->held
-           : trainer_activations(trainer);
+    const bool noted = plan_changes(&trainer->plan) || plan_cuts_experts(&trainer->plan) ||
+                       (trainer->plan.encoders.kinds > 0 && trainer->held.peak > 0);
+    return noted ? trainer->held : trainer_activations(trainer);
+}
+
+/* The peak of a class: all that is kept, and the larger of what the model and what encoders need for a while. */
+static uint64_t peak_of(uint64_t model, uint64_t model_peak, uint64_t encoders, uint64_t passing)
+{
+    return model + encoders + larger(model_peak - model, passing);
 }
 
 uint64_t trainer_peak(const struct trainer *trainer, enum arena_tag tag)
 {
     if (trainer->section) return sections_peak(trainer, tag);
-    const struct model_state kept = data_peak(&trainer->data);
+    const struct model_state peak = data_peak(&trainer->data), kept = data_resident(&trainer->data),
+                             more = encoders_resident(trainer), passing = encoders_passing(trainer);
     switch (tag) {
-    case PARAMETERS: return kept.weights;
-    case GRADIENTS: return kept.gradients;
-    case OPTIMIZER: return kept.optimizer;
+    case PARAMETERS:
+        if (trainer->data.shards.once) return peak.weights + more.weights + passing.weights;
+        return peak_of(kept.weights, peak.weights, more.weights, passing.weights);
+    case GRADIENTS: return peak_of(kept.gradients, peak.gradients, more.gradients, passing.gradients);
+    case OPTIMIZER: return peak_of(kept.optimizer, peak.optimizer, more.optimizer, passing.optimizer);
     case ACTIVATIONS: return activations_held(trainer).peak;
     default: return 0;
     }
@@ -73,7 +83,8 @@ uint64_t trainer_least(const struct trainer *trainer)
     /* Passes and the optimizer's step hold their buffers at different times, so the larger one counts. */
     const uint64_t at_once = larger(activations_held(trainer).together,
                                     larger(whole, data_step_buffers(&trainer->data)));
-    return kept.weights + kept.gradients + kept.optimizer + at_once;
+    const struct model_state more = encoders_resident(trainer);
+    return kept.weights + kept.gradients + kept.optimizer + more.weights + more.gradients + more.optimizer + at_once;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------------------------- */
@@ -152,7 +163,7 @@ void trainer_predict(const struct trainer *trainer, int64_t steps, struct ledger
     for (int c = 0; c < trainer->stages_open; c++)
         account_add(&ledger->of[TRAFFIC_EXPERTS], trainer->stage[c].dispatched, 1);
     account_add(&ledger->of[TRAFFIC_ENCODERS], trainer->encoders.bridged, 1);
-    account_add(&ledger->of[TRAFFIC_ENCODERS], trainer->encoders.reduced, 1);
+    account_add(&ledger->of[TRAFFIC_ENCODERS], encoders_cost(trainer, steps, skipped), 1);
     account_add(data, data_outer_cost(&trainer->data),
                 outer_steps(&trainer->data.outer, trainer->step - steps, trainer->step));
     /* A skipped step sends no new weights, so its share is taken back. */

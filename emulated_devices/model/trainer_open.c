@@ -261,6 +261,7 @@ enum error_code trainer_outline_part(struct trainer *trainer, const struct plan 
     if (!e) e = make_stages(trainer, err);
     if (!e) e = routers_open(trainer, err);
     if (!e) e = list_uses(trainer, err);
+    if (!e) e = encoders_outline(trainer, err);
     for (int s = plan->batches ? plan->batches->steps - 1 : -1; s >= 0 && !e; s--)
         e = trainer_cut_step(trainer, s, err);
     if (plan_follows_data(plan)) trainer->held = (struct held){ 0 };
@@ -294,7 +295,7 @@ enum error_code trainer_open(struct trainer *trainer, const struct plan *plan, s
     if (!e) e = make_scratch(trainer, err);
     if (!e) e = data_fill(&trainer->data, trainer->plan.seed, err);
     if (!e && trainer->section) e = sections_fill(trainer, err);
-    if (!e) e = encoders_open(trainer, err);
+    if (!e) e = encoders_fill(trainer, err);
     for (int c = 0; c < trainer->stages_open && !e; c++) e = away_open(&trainer->stage[c], err);
     e = comm_agree(comm, e, err);
     if (!e) e = trainer_agree_on_plans(trainer, OK, err);
@@ -321,7 +322,6 @@ void trainer_close(struct trainer *trainer)
     for (size_t i = 0; i < sizeof groups / sizeof *groups; i++) group_close(groups[i]);
     result_close(&trainer->result);
     for (int i = 0; i < ATTENTION_GROUPS; i++) group_close(&trainer->cp_part[i]);
-    encoders_close(trainer);
     if (trainer->seams.ep.scheme && trainer->seams.ep.scheme->close)
         trainer->seams.ep.scheme->close(&trainer->seams.ep);
     for (int i = 0; i < EXPERT_GROUPS; i++) group_close(&trainer->ep_part[i]);

@@ -109,6 +109,9 @@ enum error_code plan_check_experts(const struct plan *, struct error *);
 enum error_code plan_check_affinity(const struct plan *, struct error *);
 enum error_code plan_check_encoders(const struct plan *, struct error *);
 
+/** The request for the data parallelism of each encoder: the plan's, without what is for large models. */
+struct data_request plan_encoder_data(const struct plan *);
+
 /** Check rank, refresh and history of an optimizer that projects whole matrices; part of plan_check.
  *  @return OK, also for any other optimizer, or ERR_PLAN. */
 enum error_code plan_check_low_rank(const struct plan *, struct error *);

@@ -336,7 +336,11 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
                                           .memory = f->profile ? f->memory[f->fullest_of] : (struct memory_of){ 0 },
                                           .budget = report_budget(options), .sent = plan_most_sent(&planned.record),
                                           .computing = plan_computing(&planned.record),
-                                          .goodput = report_goodput(&planned.record) };
+                                          .goodput = report_goodput(&planned.record), .useful = 1, .alone = 1 };
+    const struct packing *const packed = options->plan.lengths;
+    if (!e && packed)
+        numbers->useful = (double)packed->tokens / (double)(packed->sequences * packed->S),
+        numbers->alone = (double)packed->tokens / (double)(packed->samples * packed->S);
     planned_step_close(&planned);
     return e;
 }
@@ -344,8 +348,7 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
 enum error_code train_plan(const struct train_options *options, struct error *err)
 {
     struct train_options once = *options;
-    const char *const flag = options->plan.batches ? "--batches"
-                           : options->plan.encoders.kinds > 0 ? "--modalities" : NULL;
+    const char *const flag = options->plan.batches ? "--batches" : NULL;
     if (flag)
         return fail(err, ERR_USAGE, "--dry-run: with %s, what is sent and held is known only in a run", flag);
     once.steps = 1, once.plan.cluster = &once.cluster;

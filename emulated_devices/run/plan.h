@@ -16,6 +16,8 @@ struct plan_numbers {
     uint64_t sent;                      /* bytes that the device sends that sends most */
     picoseconds computing;              /* of the step, in which a device computes: the mean of all devices */
     double goodput;                     /* with --mtbf: share of time that makes progress; else 0 */
+    double useful, alone;               /* with --pack: share of tokens that are of samples; the same with a sample in
+                                         * each sequence; else 1 */
 };
 
 /** Run a step dry as `orrery plan` does, and say nothing.  Local.

@@ -200,6 +200,7 @@ cJSON *train_run(const struct train_options *options, const struct train_data *d
     add_whole(&l, "--seq", options->plan.S);
     if (!attention_mask_is_causal(&options->plan.model.mask))
         run_add(&l, "--mask", "%s", attention_mask_text(&options->plan.model.mask).text);
+    if (options->plan.encoders.kinds > 0) add_whole(&l, "--modalities", options->plan.encoders.kinds);
     add_optimizer(&l, options);
     if (options->load_word && options->load.kind == LOAD_FILE) add_path(&l, "--load", options->load_word);
     else if (options->load_word) run_add(&l, "--load", "%s", options->load_word);
@@ -298,7 +299,8 @@ static bool run_differs(const cJSON *saved, const cJSON *now, const char *name)
 /* Settings that cannot be changed even with --override: there are no states for other values. */
 static bool is_for_good(const char *name)
 {
-    static const char *const names[] = { "--optimizer", "--rank", "--history", "replicas", "--data-parallel" };
+    static const char *const names[] = { "--optimizer", "--rank", "--history", "replicas", "--data-parallel",
+                                         "--modalities" };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (strcmp(names[i], name) == 0) return true;
     return strncmp(name, "model ", 6) == 0;

@@ -104,5 +104,6 @@ enum error_code packing_make(struct packing *packing, const int64_t *length, int
 void packing_free(struct packing *packing)
 {
     free(packing->length), free(packing->start), free(packing->order), free(packing->first);
+    free(packing->patches);
     *packing = (struct packing){ 0 };
 }

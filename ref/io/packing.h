@@ -21,6 +21,8 @@ struct packing {
     int64_t *start;                     /* [samples] sum of the lengths before */
     int64_t *order;                     /* [samples] sequence by sequence */
     int64_t *first;                     /* [sequences + 1] where each sequence's samples begin in `order` */
+    int64_t *patches;                   /* [samples, MODALITIES] of each sample's clips (ref/model/modality.h); 0: there
+                                         * is none.  NULL: nothing is said of clips */
 };
 
 /**

@@ -1,9 +1,11 @@
 /* clips.c -- which sequences of a batch have which clips, and what is in them.  Files of verify/reference/, model/,
  * schemes/modality/ and ref/model/ call these functions.  The only error is ERR_MEMORY. */
 #include "ref/model/modality.h"
+#include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
 #include "ref/numeric/philox.h"
 #include <stdlib.h>
+#include <string.h>
 
 const struct modality modalities[MODALITIES] = {
     { "image", .C = 12, .F = 20, .least = 3, .most = 5 },
@@ -19,31 +21,78 @@ static int64_t clips_draw(uint64_t seed, const char *what, int64_t step, int64_t
     return (int64_t)(random_uniform(seed, random_stream(what) + (uint64_t)step, (uint64_t)index) * (double)below);
 }
 
-/* Every fourth sequence is text only; of the others each has three of four clips. */
-static bool has_clip(uint64_t seed, int64_t step, int64_t b, int modality, int kinds)
+int modality_find(const char *name, size_t letters)
 {
-    if (b % 4 == 3 || modality_is_absent(modality, kinds, step)) return false;
-    return clips_draw(seed, "clips", step, b * MODALITIES + modality, 4) > 0;
+    int m = MODALITIES - 1;
+    while (m >= 0 && (strlen(modalities[m].name) != letters || strncmp(modalities[m].name, name, letters) != 0)) m--;
+    return m;
+}
+
+/* Every fourth sample is text only; of the others each has three of four clips. */
+static bool has_clip(uint64_t seed, int64_t step, int64_t sample, int modality, int kinds)
+{
+    if (sample % 4 == 3 || modality_is_absent(modality, kinds, step)) return false;
+    return clips_draw(seed, "clips", step, sample * MODALITIES + modality, 4) > 0;
+}
+
+static void put_clip(struct clips *clips, int modality, int64_t row, int64_t count)
+{
+    clips->clip[clips->count++] = (struct clip){ modality, row, count, clips->patches };
+    clips->patches += count;
+}
+
+/* The clips of one sample, in rows `first` to before `end` of the batch. */
+static void clip_sample(struct clips *clips, int kinds, uint64_t seed, int64_t step, int64_t sample, int64_t first,
+                        int64_t end)
+{
+    int64_t at = first + 1;             /* a sample begins with text */
+    for (int m = 0; m < kinds; m++) {
+        const int64_t number = sample * MODALITIES + m, more = modalities[m].most - modalities[m].least + 1;
+        const int64_t count = modalities[m].least + clips_draw(seed, "clips.count", step, number, more);
+        /* Numbers are drawn for every place, so that a clip that is left out does not move the others' draws. */
+        if (!has_clip(seed, step, sample, m, kinds) || at + count >= end) continue;
+        put_clip(clips, m, at, count);
+        /* The next clip begins behind this one, after 0 to 2 tokens of text. */
+        at += count + clips_draw(seed, "clips.gap", step, number, 3);
+    }
+}
+
+/* The row behind the sample that begins at this row. */
+static int64_t sample_end(const int32_t *within, int64_t row, int64_t S)
+{
+    const int64_t end = (row / S + 1) * S;
+    for (row++; within && row < end; row++)
+        if (sample_position(within[row]) == 0) return row;
+    return end;
+}
+
+static enum error_code clips_open(struct clips *clips, int64_t most, struct error *err)
+{
+    *clips = (struct clips){ .clip = calloc((size_t)most + 1, sizeof *clips->clip) };
+    return clips->clip ? OK : fail(err, ERR_MEMORY, "no memory for a batch's clips");
 }
 
 enum error_code clips_of_step(struct clips *clips, int kinds, uint64_t seed, int64_t step, int64_t B, int64_t S,
-                              struct error *err)
+                              const int32_t *within, struct error *err)
 {
-    *clips = (struct clips){ .clip = calloc((size_t)(B * kinds + 1), sizeof *clips->clip) };
-    if (clips->clip == NULL) return fail(err, ERR_MEMORY, "no memory for a batch's clips");
-    for (int64_t b = 0; b < B; b++) {
-        int64_t at = 1;                 /* a sequence begins with text */
-        for (int m = 0; m < kinds; m++) {
-            const int64_t number = b * MODALITIES + m, more = modalities[m].most - modalities[m].least + 1;
-            const int64_t count = modalities[m].least + clips_draw(seed, "clips.count", step, number, more);
-            /* Numbers are drawn for every place, so that a clip that is left out does not move the others' draws. */
-            if (!has_clip(seed, step, b, m, kinds) || at + count >= S) continue;
-            /* The next clip begins behind this one, after 0 to 2 tokens of text. */
-            clips->clip[clips->count++] = (struct clip){ m, b * S + at, count, clips->patches };
-            clips->patches += count, at += count + clips_draw(seed, "clips.gap", step, number, 3);
-        }
+    int64_t samples = 0;
+    for (int64_t row = 0; row < B * S; row = sample_end(within, row, S)) samples++;
+    const enum error_code e = clips_open(clips, samples * kinds, err);
+    for (int64_t row = 0, sample = 0, end; row < B * S && !e; row = end) {
+        end = sample_end(within, row, S);
+        if (within == NULL || !is_padding(within[row])) clip_sample(clips, kinds, seed, step, sample++, row, end);
     }
-    return OK;
+    return e;
+}
+
+enum error_code clips_of_tokens(struct clips *clips, int64_t B, int64_t S, const int32_t *ids, struct error *err)
+{
+    const enum error_code e = clips_open(clips, B * S, err);
+    for (int64_t row = 0, end; row < B * S && !e; row = end) {
+        for (end = row + 1; end < B * S && ids[end] == ids[row] && ids[row] < 0; end++) {}
+        if (ids[row] < 0) put_clip(clips, -1 - ids[row], row, end - row);
+    }
+    return e;
 }
 
 void clips_free(struct clips *clips)

@@ -1,8 +1,9 @@
 /* encoder.c -- the encoders of all modalities on one device.  model/encoders.c, verify/reference/encoders.c and
  * verify/reference/reference.c call these functions.  The only error is ERR_MEMORY; then close is still due. */
 #include "ref/model/modality.h"
-#include "ref/numeric/philox.h"
+#include "ref/numeric/convert.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,15 +32,26 @@ struct tensor encoder_view(const struct modality *modality, int64_t D, struct te
                                   : tensor_1d(at, all.dtype, encoder_count(modality, D, which));
 }
 
+struct param_spec encoder_spec(const struct modality *modality, int64_t D, enum encoder_param which)
+{
+    static const char *const name[ENCODER_PARAMS] = { "up.weight", "up.bias", "out.weight", "out.bias" };
+    const bool up = which < ENCODER_OUT_W, matrix = which == ENCODER_UP_W || which == ENCODER_OUT_W;
+    const int64_t in = up ? modality->C : modality->F;
+    struct param_spec s = { .role = up ? ROLE_UP : ROLE_DOWN, .expert = -1, .ndim = matrix ? 2 : 1,
+                            .dim = { up ? modality->F : D, matrix ? in : 0 }, .std = matrix ? 1 / sqrt((double)in) : 0,
+                            .decay = matrix, .parts = 1 };
+    snprintf(s.name, sizeof s.name, "encoders.%s.%s", modality->name, name[which]);
+    s.part[0].rows = s.dim[0], s.part[0].rows_apart = 1;
+    memcpy(s.part[0].name, s.name, sizeof s.name);
+    return s;
+}
+
 void encoder_draw(const struct modality *modality, int64_t D, uint64_t seed, struct tensor all)
 {
     for (enum encoder_param p = 0; p < ENCODER_PARAMS; p++) {
+        const struct param_spec spec = encoder_spec(modality, D, p);
         const struct tensor w = encoder_view(modality, D, all, p);
-        const double std = p == ENCODER_UP_W ? 1 / sqrt((double)modality->C) : p == ENCODER_OUT_W
-            ? 1 / sqrt((double)modality->F) : 0;
-        const uint64_t stream = random_stream(modality->name) ^ (uint64_t)(p + 1);
-        for (int64_t i = 0; i < tensor_count(w); i++)
-            tensor_set(w, i, std > 0 ? std * random_normal(seed, stream, (uint64_t)i) : 0);
+        param_init(&spec, seed, w.dtype, 0, tensor_count(w), w.data);
     }
 }
 
@@ -57,19 +69,31 @@ static struct tensor zeros_1d(enum dtype dtype, int64_t n)
 
 static enum error_code encoder_no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for encoders"); }
 
+/* One encoder's tensors that stay from step to step. */
+static bool open_encoder(struct serial_encoders *encoders, int m, uint64_t seed, int states)
+{
+    const int64_t n = encoder_counts(&modalities[m], encoders->D);
+    const bool narrow = dtype_is_narrow(encoders->dtype);
+    const enum dtype wide = dtype_wide(encoders->dtype);
+    encoders->w[m] = zeros_1d(encoders->dtype, n);
+    encoders->g[m] = zeros_1d(narrow ? ops_for(encoders->dtype)->sums : encoders->dtype, n);
+    encoders->master[m] = narrow ? zeros_1d(wide, n) : encoders->w[m];
+    bool ok = encoders->w[m].data && encoders->g[m].data && encoders->master[m].data;
+    for (int i = 0; i < states; i++)
+        encoders->state[m][i] = zeros_1d(wide, n), ok = ok && encoders->state[m][i].data;
+    if (!ok) return false;
+    /* Masters are drawn, not widened, so that they have the digits that rounding takes from weights. */
+    encoder_draw(&modalities[m], encoders->D, seed, encoders->w[m]);
+    if (narrow) encoder_draw(&modalities[m], encoders->D, seed, encoders->master[m]);
+    return true;
+}
+
 enum error_code serial_encoders_open(struct serial_encoders *encoders, int kinds, int64_t D, enum dtype dtype,
                                      uint64_t seed, int states, struct error *err)
 {
     bool ok = true;
     *encoders = (struct serial_encoders){ .kinds = kinds, .D = D, .dtype = dtype };
-    for (int m = 0; m < kinds; m++) {
-        const int64_t n = encoder_counts(&modalities[m], D);
-        encoders->w[m] = zeros_1d(dtype, n), encoders->g[m] = zeros_1d(dtype, n);
-        for (int i = 0; i < states; i++)
-            encoders->state[m][i] = zeros_1d(dtype, n), ok = ok && encoders->state[m][i].data;
-        ok = ok && encoders->w[m].data && encoders->g[m].data;
-        if (ok) encoder_draw(&modalities[m], D, seed, encoders->w[m]);
-    }
+    for (int m = 0; m < kinds && ok; m++) ok = open_encoder(encoders, m, seed, states);
     return ok ? OK : encoder_no_memory(err);
 }
 
@@ -88,6 +112,7 @@ void serial_encoders_close(struct serial_encoders *encoders)
 {
     drop_batch(encoders);
     for (int m = 0; m < encoders->kinds; m++) {
+        if (encoders->master[m].data != encoders->w[m].data) free(encoders->master[m].data);
         free(encoders->w[m].data), free(encoders->g[m].data);
         for (int i = 0; i < OPTIMIZER_MAX_STATES; i++) free(encoders->state[m][i].data);
     }
@@ -139,6 +164,13 @@ enum error_code serial_encoders_begin(struct serial_encoders *encoders, struct e
     return ok && encoders->rows.data && encoders->d_rows.data ? OK : encoder_no_memory(err);
 }
 
+/* The observer, if there is one, sees each tensor just after it was computed. */
+static void encoder_computed(const struct serial_encoders *encoders, const char *name, bool gradient, struct tensor t,
+                             int64_t terms)
+{
+    if (encoders->observer.see) encoders->observer.see(encoders->observer.context, name, -1, gradient, t, terms);
+}
+
 void serial_encoders_compute(struct serial_encoders *encoders, const struct ops *op)
 {
     for (int m = 0; m < encoders->kinds; m++) {
@@ -147,10 +179,13 @@ void serial_encoders_compute(struct serial_encoders *encoders, const struct ops 
         /* out [patches,D] = W_out gelu(W_up x + b_up) + b_out, for all patches of the modality. */
         op->linear_forward(encoders->up[m], encoders->x[m], encoder_view(is, encoders->D, encoders->w[m], ENCODER_UP_W),
                            encoder_view(is, encoders->D, encoders->w[m], ENCODER_UP_B));
+        encoder_computed(encoders, "encoder.up", false, encoders->up[m], is->C);
         op->gelu_forward(encoders->act[m], encoders->up[m]);
+        encoder_computed(encoders, "encoder.act", false, encoders->act[m], 1);
         op->linear_forward(encoders->out[m], encoders->act[m],
                            encoder_view(is, encoders->D, encoders->w[m], ENCODER_OUT_W),
                            encoder_view(is, encoders->D, encoders->w[m], ENCODER_OUT_B));
+        encoder_computed(encoders, "encoder.out", false, encoders->out[m], is->F);
         /* rows [patches,D] has the clips of all modalities in the order of the batch. */
         visit_rows(encoders, m, encoders->out[m], encoders->rows, true);
     }
@@ -168,14 +203,24 @@ static bool place_patches(struct serial_encoders *encoders, int64_t rows)
     return encoders->at;
 }
 
-enum error_code serial_encoders_forward(struct serial_encoders *encoders, const struct ops *op, uint64_t seed,
-                                        int64_t step, int64_t B, int64_t S, struct error *err)
+static bool copy_clips(struct clips *to, const struct clips *from)
+{
+    *to = *from;
+    to->clip = malloc(((size_t)from->count + 1) * sizeof *to->clip);
+    if (to->clip) memcpy(to->clip, from->clip, (size_t)from->count * sizeof *to->clip);
+    else to->count = 0;
+    return to->clip;
+}
+
+enum error_code serial_encoders_forward(struct serial_encoders *encoders, const struct ops *op,
+                                        const struct clips *clips, uint64_t seed, int64_t step, int64_t rows,
+                                        struct error *err)
 {
     int64_t at[MODALITIES] = { 0 };
     drop_batch(encoders);
-    enum error_code e = clips_of_step(&encoders->clips, encoders->kinds, seed, step, B, S, err);
-    if (!e) e = serial_encoders_begin(encoders, err);
-    if (!e && !place_patches(encoders, B * S)) e = encoder_no_memory(err);
+    enum error_code e = copy_clips(&encoders->clips, clips) ? serial_encoders_begin(encoders, err)
+                                                            : encoder_no_memory(err);
+    if (!e && !place_patches(encoders, rows)) e = encoder_no_memory(err);
     for (int i = 0; i < encoders->clips.count && !e; i++) {
         const struct clip *c = &encoders->clips.clip[i];
         clip_draw(c, seed, step, rows_at(encoders->x[c->modality], at[c->modality], c->count));
@@ -201,13 +246,30 @@ enum error_code serial_encoders_backward(struct serial_encoders *encoders, const
                                        encoder_view(is, encoders->D, encoders->g[m], ENCODER_OUT_B), d_out,
                                        encoders->act[m]);
             op->linear_backward_input(d_act, d_out, encoder_view(is, encoders->D, encoders->w[m], ENCODER_OUT_W));
+            encoder_computed(encoders, "encoder.act", true, d_act, encoders->D);
             op->gelu_backward_input(d_up, d_act, encoders->up[m]);
+            encoder_computed(encoders, "encoder.up", true, d_up, 1);
             op->linear_backward_weight(encoder_view(is, encoders->D, encoders->g[m], ENCODER_UP_W),
                                        encoder_view(is, encoders->D, encoders->g[m], ENCODER_UP_B), d_up,
                                        encoders->x[m]);
+            encoder_computed(encoders, "encoder.weight", true, encoders->g[m], n);
         }
         free(d_out.data), free(d_up.data), free(d_act.data);
         if (!ok) return encoder_no_memory(err);
     }
     return OK;
+}
+
+void serial_encoder_step(struct serial_encoders *encoders, int m, const struct optimizer *optimizer, struct step step)
+{
+    const struct modality *is = &modalities[m];
+    for (enum encoder_param p = 0; p < ENCODER_PARAMS; p++) {
+        struct tensor state[OPTIMIZER_MAX_STATES];
+        for (int i = 0; i < optimizer->states; i++)
+            state[i] = encoder_view(is, encoders->D, encoders->state[m][i], p);
+        step.weight_decay = weight_decay_of(step.hyper, encoder_spec(is, encoders->D, p).decay);
+        optimizer_step(optimizer, encoder_view(is, encoders->D, encoders->master[m], p),
+                       encoder_view(is, encoders->D, encoders->g[m], p), state, step);
+    }
+    if (encoders->master[m].data != encoders->w[m].data) tensor_convert(encoders->w[m], encoders->master[m]);
 }

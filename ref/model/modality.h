@@ -7,7 +7,8 @@
 #ifndef ORRERY_MODALITY_H
 #define ORRERY_MODALITY_H
 
-#include "ref/ops/ops.h"
+#include "ref/model/param.h"
+#include "ref/model/transformer.h"
 #include "ref/optim/optimizer.h"
 
 struct modality {
@@ -32,13 +33,28 @@ struct clip {
 struct clips { int count; int64_t patches; struct clip *clip; };
 
 /**
- * The clips of a step's batch: of sequence b, one of each of the first `kinds` modalities at most, one after the other.
- * Some sequences have none; in some steps a whole modality is absent.  Pure.
+ * The clips of a step's batch: of each sample, one of each of the first `kinds` modalities at most, one after the
+ * other.  A sample begins and ends with text, so no clip is cut.  Every fourth sample has none; in some steps a whole
+ * modality is absent.  Pure.
+ * @param within  [B*S] of packed samples (sample_mask.h), whose padding has no clips; NULL: a sequence is a sample.
  * @return OK, for clips_free, or ERR_MEMORY with none.
  */
 enum error_code clips_of_step(struct clips *, int kinds, uint64_t seed, int64_t step, int64_t B, int64_t S,
-                              struct error *);
+                              const int32_t *within, struct error *);
+
+/**
+ * The clips that a batch of a file's samples has: the rows whose tokens are placeholders (clip_placeholder).  Pure.
+ * @param ids  [B*S] of a batch that has not been marked.
+ * @return OK, for clips_free, or ERR_MEMORY with none.
+ */
+enum error_code clips_of_tokens(struct clips *, int64_t B, int64_t S, const int32_t *ids, struct error *);
 void clips_free(struct clips *);
+
+/** The token in the place of a patch, until clips_mark; no text has it. */
+static inline int32_t clip_placeholder(int modality) { return -1 - modality; }
+
+/** The modality with this name, of so many letters; -1: none. */
+int modality_find(const char *name, size_t letters);
 
 /** Whether no sequence of a step has this modality. */
 bool modality_is_absent(int modality, int kinds, int64_t step);
@@ -61,7 +77,10 @@ int64_t encoder_counts(const struct modality *, int64_t D);
 /** View a parameter of an encoder whose parameters lie one after the other.  @param all  [encoder_counts]. */
 struct tensor encoder_view(const struct modality *, int64_t D, struct tensor all, enum encoder_param);
 
-/** Draw the initial weights: normal with standard deviation 1/sqrt of the inputs; biases 0.  Host memory. */
+/** A parameter's name, shape and initial values: normal with standard deviation 1/sqrt of the inputs; biases 0. */
+struct param_spec encoder_spec(const struct modality *, int64_t D, enum encoder_param);
+
+/** Draw the initial values of all parameters, which lie one after the other.  Host memory. */
 void encoder_draw(const struct modality *, int64_t D, uint64_t seed, struct tensor all);
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
@@ -71,7 +90,10 @@ struct serial_encoders {
     int kinds;                          /* modalities in use: the first so many */
     int64_t D;                          /* width of the model, which every encoder's output has */
     enum dtype dtype;                   /* format of weights and activations */
-    struct tensor w[MODALITIES], g[MODALITIES], state[MODALITIES][OPTIMIZER_MAX_STATES];    /* [encoder_counts] */
+    struct tensor w[MODALITIES], g[MODALITIES], state[MODALITIES][OPTIMIZER_MAX_STATES];    /* [encoder_counts]; of
+                                         * 16-bit weights, gradients and states are wider */
+    struct tensor master[MODALITIES];   /* what the optimizer steps: the weights, or fp32 copies of 16-bit ones */
+    struct observer observer;           /* see == NULL: none; of each tensor that is computed */
     struct clips clips;                 /* those of the current step */
     struct tensor x[MODALITIES], up[MODALITIES], act[MODALITIES], out[MODALITIES];      /* of this batch, clip after
                                          * clip */
@@ -83,13 +105,16 @@ enum error_code serial_encoders_open(struct serial_encoders *, int kinds, int64_
                                      int states, struct error *);
 void serial_encoders_close(struct serial_encoders *);
 
-/** Compute the embeddings of a step's clips.  @return OK or ERR_MEMORY. */
-enum error_code serial_encoders_forward(struct serial_encoders *, const struct ops *, uint64_t seed, int64_t step,
-                                        int64_t B, int64_t S, struct error *);
+/** Compute the embeddings of a step's clips, of which the encoders keep a copy.  @return OK or ERR_MEMORY. */
+enum error_code serial_encoders_forward(struct serial_encoders *, const struct ops *, const struct clips *,
+                                        uint64_t seed, int64_t step, int64_t rows, struct error *);
 /* The parts of this: after clips have been set, make tensors for their patches; compute what is in x. */
 enum error_code serial_encoders_begin(struct serial_encoders *, struct error *);
 void serial_encoders_compute(struct serial_encoders *, const struct ops *);
 /** Add the gradients of d_rows to those of the weights.  @return OK or ERR_MEMORY. */
 enum error_code serial_encoders_backward(struct serial_encoders *, const struct ops *, struct error *);
+
+/** Step one encoder; each parameter has the weight decay of its kind, not that of `step`. */
+void serial_encoder_step(struct serial_encoders *, int modality, const struct optimizer *, struct step);
 
 #endif

@@ -109,15 +109,16 @@ static void test_kinds_of_rows(void **state)
     }
 }
 
-/* Give each plan tokens in proportion to --dp, and memory to the last --tp. */
+/* Give each plan tokens in proportion to --dp, and memory to the last --tp.  Samples are packed three to a sequence. */
 static enum error_code plan_by_words(struct plan_numbers *numbers, int words, const char *const word[],
                                      struct error *err)
 {
     (void)err;
-    *numbers = (struct plan_numbers){ .speed = { .seconds = 2 } };
+    *numbers = (struct plan_numbers){ .speed = { .seconds = 2 }, .useful = 1, .alone = 1 };
     for (int i = 0; i + 1 < words; i++) {
         assert_true(strncmp(word[i], "--other", 7) != 0 && strcmp(word[i], "--unit") != 0);
         assert_true(strcmp(word[i], "--held") != 0);            /* no words of a plan */
+        if (strcmp(word[i], "--pack") == 0) numbers->useful = 0.75, numbers->alone = 0.25;
         if (strcmp(word[i], "--dp") == 0) numbers->speed.tokens = atof(word[i + 1]);
         if (strcmp(word[i], "--tp") == 0) numbers->peak = (uint64_t)atoll(word[i + 1]) << 30;
     }
@@ -132,6 +133,7 @@ static void test_planned(void **state)
         { "planned-seconds", "columns: --dp seconds\n6 4\n", 2, 4 },
         { "planned-memory", "words: --unit GiB --held own\ncolumns: --tp GiB\n6 12\n", 6, 12 },
         { "planned-order", "columns: --dp --other-dp times\n6 3 1\n", 2, 0 },
+        { "planned-packing", "columns: --dp --pack times\n6 lognormal 4\n", 3, 0 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -1,10 +1,13 @@
 /* Encoders of what is not text beside a language model: three steps equal one device on every mesh, wherever the
  * encoders are, in however many chunks embeddings are sent, with steps in which a modality is absent and sequences of
- * text only; what the bridge sends; who encodes which clip.
+ * text only; with ZeRO, 16 bits, recomputation and packed samples; what the bridge sends, what encoders hold; who
+ * encodes which clip, and where clips are in samples.
  * ranks: 2 4
  * verify ranks: 1 3 5 6 8
  */
 #include "tests/devices/trained.h"
+#include "emulated_devices/train/dry_run/plan_memory.h"
+#include "ref/model/sample_mask.h"
 #include <stdlib.h>
 
 static struct plan omni(int dp, int tp, int pp, int cp, enum encoder_placement placement)
@@ -28,7 +31,7 @@ static void test_clips(void **state)
         struct clips c;
         bool has[MODALITIES] = { false }, text[8] = { true, true, true, true, true, true, true, true };
         int64_t patches = 0, end = 0;
-        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, B, S, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, B, S, NULL, &err), OK);
         for (int i = 0; i < c.count; i++) {
             const struct clip *k = &c.clip[i];
             assert_true(k->row >= end && k->row % S > 0 && k->row % S + k->count < S);
@@ -45,6 +48,45 @@ static void test_clips(void **state)
         clips_free(&c);
     }
     for (int m = 0; m < MODALITIES; m++) assert_int_equal(steps_with[m], 3);
+}
+
+/* Two samples of 9 tokens, one of 4 and padding: a clip has a token of its own sample before and behind it, so a short
+ * sample has none, and padding neither. */
+static void test_clips_in_samples(void **state)
+{
+    (void)state;
+    enum { S = 24 };
+    int32_t within[S];
+    bool seen[2] = { false };
+    for (int i = 0; i < S; i++) within[i] = i < 18 ? i % 9 : i < 22 ? i - 18 : padding_at(i - 22);
+    for (int64_t step = 0; step < 16; step++) {
+        struct clips c;
+        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, 1, S, within, &err), OK);
+        for (int i = 0; i < c.count; i++) {
+            const struct clip *k = &c.clip[i];
+            const int64_t sample = k->row < 18 ? k->row / 9 : 2, first = sample * 9, end = sample < 2 ? first + 9 : 22;
+            if (sample < 2) seen[sample] = true;
+            assert_true(k->row > first && k->row + k->count < end);
+        }
+        clips_free(&c);
+    }
+    assert_true(seen[0] && seen[1]);
+}
+
+/* Placeholders of a file's samples: each run of them is a clip. */
+static void test_clips_of_tokens(void **state)
+{
+    (void)state;
+    const int32_t ids[12] = { 5, -1, -1, 6, -2, -3, 7, 8, 9, -1, 4, 3 };
+    struct clips c;
+    assert_int_equal(clips_of_tokens(&c, 2, 6, ids, &err), OK);
+    assert_int_equal(c.count, 4), assert_int_equal(c.patches, 5);
+    const struct clip want[] = { { 0, 1, 2, 0 }, { 1, 4, 1, 2 }, { 2, 5, 1, 3 }, { 0, 9, 1, 4 } };
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(c.clip[i].modality, want[i].modality), assert_int_equal(c.clip[i].row, want[i].row);
+        assert_int_equal(c.clip[i].count, want[i].count), assert_int_equal(c.clip[i].first, want[i].first);
+    }
+    clips_free(&c);
 }
 
 /* ---- who encodes what -------------------------------------------------------------------------------------------- */
@@ -83,7 +125,7 @@ static void test_share_out(void **state)
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct clips c;
         int32_t ours[16], other[16], turns[16];
-        assert_int_equal(clips_of_step(&c, MODALITIES, seed, 3, 4, 24, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, seed, 3, 4, 24, NULL, &err), OK);
         if (c.count > 9) c.count = 9;
         assert_int_equal(clips_share_out(&c, 12, 3, 0, may, needs, ours, &err), OK);
         for (int i = 0; i < c.count; i++) turns[i] = i % 3;
@@ -172,7 +214,7 @@ static void test_bytes(void **state)
     const double row = (double)p.model.D * 8;
     for (int64_t step = 0; step < case_steps(&p); step++) {
         struct clips c;
-        assert_int_equal(clips_of_step(&c, MODALITIES, p.seed, step, p.B, p.S, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, p.seed, step, p.B, p.S, NULL, &err), OK);
         for (int i = 0; i < c.count; i++) patches[c.clip[i].modality] += (double)c.clip[i].count;
         clips_free(&c);
     }
@@ -198,24 +240,122 @@ static void test_optimizers_and_schemes(void **state)
     check(&p);
 }
 
+/* Every data scheme that reduces in every step shares encoders as it shares the model; memory and bytes are equal to
+ * their formulas, as in all these cases. */
+static void test_data_schemes(void **state)
+{
+    static const char *const schemes[] = { "zero1", "zero2", "zero3", "fsdp", "zero1-overlap" };
+    const struct optimizer *adam;
+    (void)state;
+    assert_int_equal(optimizer_find(&adam, "adamw", &err), OK);
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++) {
+        struct plan p = omni(test_size, 1, 1, 1, i % 2 ? ENCODERS_APART : ENCODERS_EVERYWHERE);
+        if (!in_verify() && i != 2 && i != 4) continue;
+        p.data.scheme = schemes[i];
+        if (i == 2) case_take_optimizer(&p, adam, 1);
+        if (i == 3) p.recompute = "full";
+        check(&p);
+    }
+}
+
+/* Bytes of weights and gradients that a device keeps for encoders: what there is more than without them. */
+static uint64_t kept_for_encoders(struct plan p)
+{
+    struct plan_memory with, without;
+    struct plan text = p;
+    text.encoders.kinds = 0;
+    assert_int_equal(plan_check(&p, &err), OK), assert_int_equal(plan_check(&text, &err), OK);
+    assert_int_equal(plan_memory(&p, test_rank, 0, &with, &err), OK);
+    assert_int_equal(plan_memory(&text, test_rank, 0, &without, &err), OK);
+    return with.peak.total - without.peak.total;
+}
+
+/* ddp keeps all, zero2 a part of the gradients, zero3 a part of both; rows are padded to equal parts. */
+static void test_kept(void **state)
+{
+    static const char *const scheme[] = { "ddp", "zero2", "zero3" };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct plan p = omni(test_size, 1, 1, 1, ENCODERS_EVERYWHERE);
+        uint64_t want = 0;
+        p.data.scheme = scheme[i];
+        for (int m = 0; m < MODALITIES; m++) {
+            const int64_t n = encoder_counts(&modalities[m], p.model.D), part = (n + test_size - 1) / test_size;
+            want += 8 * (uint64_t)((i == 2 ? part : i == 1 ? part * test_size : n) + (i > 0 ? part : n));
+        }
+        const uint64_t kept = kept_for_encoders(p);
+        ASSERT_ALL(kept == want, "with %s a device keeps %llu bytes of encoders, which should be %llu", scheme[i],
+                   (unsigned long long)kept, (unsigned long long)want);
+    }
+}
+
+/* In 16 bits encoders have fp32 masters; fp16 has a loss scale, which is in their gradients, too. */
+static void test_formats(void **state)
+{
+    static const enum dtype formats[] = { F32, BF16, F16 };
+    (void)state;
+    for (int i = 0; i < 3; i++) {
+        struct plan p = omni(test_size, 1, 1, 1, ENCODERS_EVERYWHERE);
+        if (!in_verify() && i == 0) continue;
+        p.dtype = formats[i];
+        if (i == 1) p.data.scheme = "zero3";
+        check(&p);
+    }
+}
+
+/* With recomputation an encoder holds its patches alone during the model's passes: the same bits, and less memory. */
+static void test_recompute(void **state)
+{
+    (void)state;
+    struct plan p = omni(test_size, 1, 1, 1, ENCODERS_EVERYWHERE);
+    const struct outcome all = check(&p);
+    p.recompute = "full";
+    const struct outcome again = check(&p);
+    ASSERT_ALL(test_rank != 0 || all.whole_hash == again.whole_hash, "recomputation changes bits");
+    ASSERT_ALL(again.activations < all.activations, "recomputation: %llu bytes of activations, without %llu",
+               (unsigned long long)again.activations, (unsigned long long)all.activations);
+}
+
+/* Several samples with clips in a sequence: as on one device, where no sample sees another. */
+static void test_packed(void **state)
+{
+    static const char *const attention[] = { "ring-zigzag", "hdp" };
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const int cp = test_size > 1 && i == 0 && test_size % 2 == 0 ? 2 : 1;
+        struct plan p = omni(test_size / cp, 1, 1, cp, ENCODERS_EVERYWHERE);
+        if (i == 1 && (test_size == 1 || !in_verify())) continue;
+        if (i == 1) p = omni(1, 1, 1, test_size, ENCODERS_APART), case_take_context(&p, test_size, attention[i]);
+        p.packed = true;
+        p.S = p.model.S = 24;
+        p.data.scheme = "zero3";
+        check(&p);
+    }
+}
+
 static void test_refusals(void **state)
 {
     (void)state;
     struct plan p = omni(1, 4, 1, 1, ENCODERS_APART);
     p.tensor = "2d";
     expect_refused(p, "--modalities: --tensor 2d cuts rows of the stream; encoders need whole rows");
-    p = omni(2, 1, 1, 1, ENCODERS_APART), p.dtype = BF16;
-    expect_refused(p, "--modalities: encoders compute in fp32 or fp64");
-    p = omni(2, 1, 1, 1, ENCODERS_APART), p.packed = true;
-    expect_refused(p, "--modalities: needs equal steps of whole sequences");
+    p = omni(2, 1, 1, 1, ENCODERS_APART), p.S = 4;
+    expect_refused(p, "--modalities 3: the image encoder would never have a token: a clip has 3 patches or more");
+    p = omni(4, 1, 1, 1, ENCODERS_APART), p.data.scheme = "diloco";
+    expect_refused(p, "--modalities: --data-parallel diloco trains its replicas apart");
+    p = omni(4, 1, 1, 1, ENCODERS_APART), p.data.scheme = "mics", p.data.group = 4;
+    expect_refused(p, "--modalities: the image encoder is on 2 devices, and data parallelism cannot share it: "
+                      "--shard-group 4");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        MPI_TEST(test_clips), MPI_TEST(test_share_out), MPI_TEST(test_slack), MPI_TEST(test_where_encoders_are),
+        MPI_TEST(test_clips), MPI_TEST(test_clips_in_samples), MPI_TEST(test_clips_of_tokens),
+        MPI_TEST(test_share_out), MPI_TEST(test_slack), MPI_TEST(test_where_encoders_are),
         MPI_TEST(test_meshes), MPI_TEST(test_chunks), MPI_TEST(test_bytes),
-        MPI_TEST(test_optimizers_and_schemes), MPI_TEST(test_refusals),
+        MPI_TEST(test_optimizers_and_schemes), MPI_TEST(test_data_schemes), MPI_TEST(test_kept), MPI_TEST(test_formats),
+        MPI_TEST(test_recompute), MPI_TEST(test_packed), MPI_TEST(test_refusals),
     };
     return MPI_RUN("modality", tests);
 }

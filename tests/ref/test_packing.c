@@ -2,6 +2,7 @@
  * hand and against the fewest possible; texts cut into samples.
  * tier: check
  */
+#include "ref/model/modality.h"
 #include "ref/io/samples.h"
 #include "ref/model/sample_mask.h"
 #include "ref/model/transformer.h"
@@ -159,6 +160,40 @@ static void test_text(void **state)
     unlink(path), text_free(&t);
 }
 
+/* A line's clips: placeholders behind the first token of the sample, with a token of text behind each. */
+static void test_clips(void **state)
+{
+    (void)state;
+    struct text t;
+    int32_t ids[10], labels[10], within[10];
+    bool say;
+    take_text(&t, 10);
+    const char *path = file_of("9 image:3 audio:2\n1\n");
+    assert_int_equal(samples_say_clips(path, &say, &err), OK), assert_true(say);
+    assert_int_equal(samples_pack(&t, path, 10, 1, &err), OK);
+    assert_int_equal(t.packing.patches[0], 3), assert_int_equal(t.packing.patches[1], 2);
+    assert_int_equal(t.packing.patches[MODALITIES], 0);
+    samples_batch(&t, 1, 0, 0, 1, ids, labels, within);
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(ids[i], i >= 1 && i < 4 ? clip_placeholder(0) : i == 5 || i == 6 ? clip_placeholder(1)
+                                                                                         : t.bytes[i]);
+    assert_int_equal(samples_check_clips(&t.packing, 2, &err), OK);
+    assert_int_equal(samples_check_clips(&t.packing, 1, &err), ERR_USAGE);
+    assert_string_equal(err.text, "a sample has a clip of audio, which no encoder reads; --modalities 2 has one");
+    assert_int_equal(samples_check_clips(&t.packing, 3, &err), ERR_USAGE);
+    assert_string_equal(err.text, "--modalities 3: the video encoder would never have a token: no sample has such a "
+                                  "clip");
+    unlink(path), text_free(&t);
+    take_text(&t, 10);
+    path = file_of("4\n");
+    assert_int_equal(samples_say_clips(path, &say, &err), OK), assert_false(say);
+    assert_int_equal(samples_pack(&t, path, 10, 1, &err), OK);
+    assert_int_equal(samples_check_clips(&t.packing, 0, &err), OK);
+    assert_int_equal(samples_check_clips(&t.packing, 1, &err), ERR_USAGE);
+    assert_non_null(strstr(err.text, "no sample has room for such a clip"));
+    unlink(path), text_free(&t);
+}
+
 static void test_long_tail(void **state)
 {
     (void)state;
@@ -188,6 +223,14 @@ static void test_bad_lengths(void **state)
         { "", ERR_FORMAT, ": has no lengths" }, { "3\n11\n", ERR_USAGE, ":2: a sample of 11 tokens" },
         { "0\n", ERR_USAGE, ":1: a sample of 0 tokens" }, { "-3\n", ERR_USAGE, ":1: a sample of -3 tokens" },
         { "99999999999999999999\n", ERR_FORMAT, ":1: must be" }, { "9\n", ERR_USAGE, "its first sample has more" },
+        { "6 image:5\n", ERR_USAGE, ":1: a sample of 6 tokens would cut its image of 5 patches; with text before, "
+                                    "between and behind its clips it needs 7" },
+        { "3\n9 image:3 audio:4\n", ERR_USAGE, ":2: a sample of 9 tokens would cut its audio of 4 patches; with text "
+                                                "before, between and behind its clips it needs 10" },
+        { "9 image:0\n", ERR_FORMAT, ":1: must be" }, { "9 image:3 image:3\n", ERR_FORMAT, ":1: must be" },
+        { "9 smell:3\n", ERR_FORMAT, ":1: must be" }, { "9 image:\n", ERR_FORMAT, ":1: must be" },
+        { "9 image:3 4\n", ERR_FORMAT, "; its clips are words such as image:5 audio:2" },
+        { "9 image:99999999999999999999\n", ERR_FORMAT, ":1: must be" },
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct text t;
@@ -204,7 +247,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_by_hand), cmocka_unit_test(test_none), cmocka_unit_test(test_near_the_fewest),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_text), cmocka_unit_test(test_long_tail),
+        cmocka_unit_test(test_refusals), cmocka_unit_test(test_text), cmocka_unit_test(test_clips),
+        cmocka_unit_test(test_long_tail),
         cmocka_unit_test(test_bad_lengths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

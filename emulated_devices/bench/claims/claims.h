@@ -103,6 +103,9 @@ struct claims_errors { int rows; double sum, worst; };
 /** Add the computed rows of one kind to errors. */
 void claims_add_errors(const struct claims *, bool fitted, struct claims_errors *);
 
+/** Whether each claim compares two plans: how large the factor between both is, is then no error. */
+bool claims_are_orders(const struct claims *claims);
+
 /** How many rows are listed and not computed, because no plan can say them. */
 int claims_uncounted(const struct claims *);
 

@@ -90,8 +90,10 @@ static bool claims_are_pair(const struct claims_orders *orders, const struct cla
     return 100 * (more / less - 1) >= orders->apart;
 }
 
-/* Whether claims are pairs themselves: how large the numbers are is then no error. */
-static bool claims_are_orders(const struct claims *claims) { return strcmp(claims->quantity, "planned-order") == 0; }
+bool claims_are_orders(const struct claims *claims)
+{
+    return strcmp(claims->quantity, "planned-order") == 0 || strcmp(claims->quantity, "planned-packing") == 0;
+}
 
 /* Count claims that are pairs themselves.  Their published number is the factor between both plans, or 1: a source
  * says only that the first plan is faster. */

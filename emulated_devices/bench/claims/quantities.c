@@ -29,6 +29,8 @@ const struct quantity quantities[] = {
       quantity_planned_goodput },
     { "planned-order", "times as many tokens a second as the plan with the words of --other-FLAG",
       quantity_planned_order },
+    { "planned-packing", "times as many tokens of samples a second as with a sample in each sequence",
+      quantity_planned_packing },
     { "planned-gain",
       "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes",
       quantity_planned_gain },

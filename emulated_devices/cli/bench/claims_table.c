@@ -89,7 +89,7 @@ void claims_print(const struct claims *claims, bool every)
     for (int i = 0; i < claims->count; i++) hold += claims->claim[i].computed && claims->claim[i].holds;
     if (bounds)
         printf("  %d of %d hold\n", hold, claims->computed);
-    else if (claims->computed > 0 && strcmp(claims->quantity, "planned-order") != 0)
+    else if (claims->computed > 0 && !claims_are_orders(claims))
         printf("  %d rows: error %.2f %% on average, median %.2f %%, at most %.2f %%\n", claims->computed,
                claims->mean, claims->median, claims->worst);
     if (claims->pairs > 0)

@@ -14,7 +14,7 @@
 static enum summary_kind summary_kind_of(const struct claims *claims)
 {
     if (strcmp(claims->quantity, "planned-memory") == 0) return SUMMARY_MEMORY;
-    if (strcmp(claims->quantity, "planned-order") == 0) return SUMMARY_OTHER;
+    if (claims_are_orders(claims)) return SUMMARY_OTHER;
     return strncmp(claims->quantity, "planned-", 8) == 0 ? SUMMARY_SPEED : SUMMARY_OTHER;
 }
 

@@ -132,8 +132,16 @@ static const struct published_system systems[] = {
     /* ---- models ---- */
     { "fourcastnet-3", "fields on the sphere, in tiles", NULL, "verify spatial --devices 4 --part 1/8",
       "a whole model that trains", "arXiv:2507.12144" },
+    { "longcat-flash-omni", "encoders on all devices, apart from the language model's stages",
+      "more than 90 % of the throughput of text alone", "bench published --only modalities", NULL,
+      "arXiv:2511.00279" },
+    { "ovis2.5", "samples of text and images packed into sequences", "3 to 4 times as fast, end to end",
+      "bench published --only modalities-packed", NULL, "arXiv:2508.11737" },
     { "parscale", "parallel streams of one model", "as a model with O(log P) times the parameters", "bench streams",
       "memory and latency of 22 and 6 times", "arXiv:2505.10475" },
+    { "uni-moe", "an encoder on the devices of its modality alone", NULL,
+      "train --model mixtral-tiny --ep 2 --modalities 3 --encoders apart --steps 2 --check ref",
+      "LoRA and training in stages", "arXiv:2405.11273" },
     /* ---- serving ---- */
     { "apex", "a simulator of iterations, driven by the engine's own scheduler", NULL,
       "serve --model tiny --draw azure-code --requests 8 --scale 0.01 --dp 2 --tp 2 --backend count",

@@ -76,6 +76,36 @@ static enum error_code read_own(struct trainer *trainer, struct checkpoint_sourc
     return e;
 }
 
+/* All tensors of a kind of one encoder; a device stores what it keeps of them. */
+static enum error_code read_encoder(struct trainer *trainer, struct checkpoint_source *source, int m,
+                                    const char *suffix, enum tensor_kind kind, struct error *err)
+{
+    const int64_t D = trainer->plan.model.D;
+    struct tensor whole = tensor_1d(NULL, data_format(&trainer->data, kind), encoder_counts(&modalities[m], D));
+    whole.data = malloc(tensor_bytes(whole));
+    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to read an encoder");
+    for (enum encoder_param p = 0; p < ENCODER_PARAMS && !e; p++) {
+        const struct param_spec spec = encoder_spec(&modalities[m], D, p);
+        const struct layout box = layout_whole(spec.ndim, spec.dim);
+        e = source_read(source, &spec, suffix, &box.box[0], whole.dtype, encoder_view(&modalities[m], D, whole, p).data,
+                        err);
+    }
+    if (!e) e = encoders_keep(trainer, m, kind, whole, err);
+    free(whole.data);
+    return e;
+}
+
+/* A language model that is saved by itself gets new encoders, with the weights that were drawn. */
+static enum error_code read_encoders(struct trainer *trainer, struct checkpoint_source *source, const char *suffix,
+                                     enum tensor_kind kind, struct error *err)
+{
+    enum error_code e = OK;
+    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++)
+        if (trainer->encoders.of[m].here && source_has(source, encoder_spec(&modalities[m], 1, ENCODER_UP_W).name))
+            e = read_encoder(trainer, source, m, suffix, kind, err);
+    return e;
+}
+
 static enum error_code read_weights(struct trainer *trainer, struct checkpoint_source *source, struct error *err)
 {
     enum error_code e = OK;
@@ -88,7 +118,7 @@ static enum error_code read_weights(struct trainer *trainer, struct checkpoint_s
         if (!e) data_same_versions(&part->data);           /* files have one version: both versions start from it */
         if (!e) data_start_round(&part->data);
     }
-    return e;
+    return e ? e : read_encoders(trainer, source, "", KIND_MASTER, err);
 }
 
 /* ---- training.json ----------------------------------------------------------------------------------------------- */
@@ -247,6 +277,7 @@ static enum error_code read_states(struct trainer *trainer, struct checkpoint_so
         for (int n = 0; own && (part = trainer_section(trainer, n)) != NULL; n++)
             for (int i = 0; i < part->parameters.count && !e; i++)
                 e = read_own(part, source, &part->parameters.all[i], list[k].suffix, list[k].kind, err);
+        if (!e) e = read_encoders(trainer, source, list[k].suffix, list[k].kind, err);
     }
     free(list);
     return e;

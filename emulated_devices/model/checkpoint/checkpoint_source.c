@@ -35,6 +35,14 @@ void source_close(struct checkpoint_source *source)
     *source = (struct checkpoint_source){ 0 };
 }
 
+bool source_has(const struct checkpoint_source *source, const char *name)
+{
+    bool has = source->checkpoint->sharded && manifest_find(&source->shards.manifest, name) != NULL;
+    for (int i = 0; source->has_weights && i < source->weights.files; i++)
+        has = has || safetensors_find(&source->weights.file[i], name) != NULL;
+    return has;
+}
+
 enum error_code source_read(struct checkpoint_source *source, const struct param_spec *spec, const char *suffix,
                             const struct box *box, enum dtype want, void *out, struct error *err)
 {

@@ -23,6 +23,9 @@ struct checkpoint_source {
 enum error_code source_open(struct checkpoint_source *, const struct checkpoint *, bool states, struct error *);
 void source_close(struct checkpoint_source *);
 
+/** Whether there is a tensor with this name among the weights. */
+bool source_has(const struct checkpoint_source *, const char *name);
+
 /** Read a box of a parameter's weights (suffix "") or state.
  *  @param[out] out  the box, row-major, of `want`.  @return as weights_read_box and sharded_read. */
 enum error_code source_read(struct checkpoint_source *, const struct param_spec *, const char *suffix,

@@ -53,6 +53,7 @@ enum error_code checkpoint_fingerprint(struct trainer *trainer, uint64_t *sum, s
     uint64_t own = 0;
     struct trainer *part;
     for (int n = 0; (part = trainer_section(trainer, n)) != NULL; n++) own += data_fingerprint_part(&part->data);
+    own += encoders_fingerprint_part(trainer);
     const bool first = trainer->comm->rank == 0;
     uint64_t *const all = first ? malloc((size_t)trainer->comm->size * sizeof *all) : NULL;
     enum error_code e = first && all == NULL ? fail(err, ERR_MEMORY, "no memory for fingerprints") : OK;

@@ -128,6 +128,7 @@ struct saving {
     struct param_spec *weights_spec, *states_spec;
     struct state_tensor model, *list;
     int params, count;                  /* weights, and then a bias of each layer's router; states of a weight */
+    int encoders;                       /* parameters of encoders, which are last in both files */
     uint64_t fingerprint;               /* of all weights */
 };
 
@@ -140,8 +141,10 @@ static enum error_code list_tensors(struct saving *saving, const struct trainer 
     saving->model = checkpoint_weights(trainer);
     saving->count = checkpoint_states(trainer, replicas, NULL);
     saving->list = malloc((size_t)saving->count * sizeof *saving->list + 1);
-    saving->weights_spec = malloc((params + (size_t)L) * sizeof *saving->weights_spec);
-    saving->states_spec = malloc(params * (size_t)saving->count * sizeof *saving->states_spec + 1);
+    saving->encoders = ENCODER_PARAMS * trainer->plan.encoders.kinds;
+    const size_t more = (size_t)saving->encoders;
+    saving->weights_spec = malloc((params + (size_t)L + more) * sizeof *saving->weights_spec);
+    saving->states_spec = malloc((params + more) * (size_t)saving->count * sizeof *saving->states_spec + 1);
     if (!saving->list || !saving->weights_spec || !saving->states_spec)
         return fail(err, ERR_MEMORY, "no memory for a list of %d states", saving->count);
     checkpoint_states(trainer, replicas, saving->list);
@@ -149,6 +152,12 @@ static enum error_code list_tensors(struct saving *saving, const struct trainer 
     list_specs(trainer, &saving->model, 1, saving->weights_spec);
     for (int64_t l = 0; l < L; l++)
         saving->weights_spec[saving->params + l] = model_router_bias(&trainer->plan.model, l);
+    for (int i = 0; i < saving->encoders; i++) {
+        const struct param_spec spec = encoder_spec(&modalities[i / ENCODER_PARAMS], trainer->plan.model.D,
+                                                    (enum encoder_param)(i % ENCODER_PARAMS));
+        saving->weights_spec[saving->params + L + i] = spec;
+        for (int k = 0; k < saving->count; k++) saving->states_spec[(saving->params + i) * saving->count + k] = spec;
+    }
     return OK;
 }
 
@@ -160,10 +169,40 @@ static enum error_code start_files(struct saving *saving, const struct trainer *
     if (!e) e = bundle_begin(&saving->folder, &checkpoint_files, dir, err);
     if (!e)
         e = start_file(&saving->weights, trainer, bundle_new_path(&saving->folder, WEIGHTS_FILE, path),
-                       saving->weights_spec, saving->params + (int)trainer->plan.model.L, &saving->model, 1, err);
+                       saving->weights_spec, saving->params + (int)trainer->plan.model.L + saving->encoders,
+                       &saving->model, 1, err);
     if (!e)
         e = start_file(&saving->states, trainer, bundle_new_path(&saving->folder, STATES_FILE, path),
-                       saving->states_spec, saving->params, saving->list, saving->count, err);
+                       saving->states_spec, saving->params + saving->encoders, saving->list, saving->count, err);
+    return e;
+}
+
+/* One tensor of each parameter of an encoder.  All devices collect; on rank 0 `first` is the place of its first
+ * parameter in the file, and k that of the tensor among those of a parameter. */
+static enum error_code write_encoder(struct trainer *trainer, struct weights_writer *writer, int m,
+                                     enum tensor_kind kind, int first, int k, struct error *err)
+{
+    const int64_t D = trainer->plan.model.D;
+    struct tensor whole = tensor_1d(NULL, data_format(&trainer->data, kind), encoder_counts(&modalities[m], D));
+    whole.data = malloc(tensor_bytes(whole));
+    enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to collect an encoder");
+    e = comm_agree(trainer->comm, e, err);
+    if (!e) e = encoders_collect(trainer, m, kind, whole, err);
+    for (enum encoder_param p = 0; p < ENCODER_PARAMS && !e && trainer->comm->rank == 0; p++)
+        e = weights_write(writer, first + (int)p, k, encoder_view(&modalities[m], D, whole, p).data, err);
+    free(whole.data);
+    return comm_agree(trainer->comm, e, err);
+}
+
+static enum error_code write_encoders(struct saving *saving, struct trainer *trainer, struct error *err)
+{
+    enum error_code e = OK;
+    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++) {
+        const int first = saving->params + m * ENCODER_PARAMS;
+        e = write_encoder(trainer, &saving->weights, m, KIND_MASTER, first + (int)trainer->plan.model.L, 0, err);
+        for (int k = 0; k < saving->count && !e; k++)
+            e = write_encoder(trainer, &saving->states, m, saving->list[k].kind, first, k, err);
+    }
     return e;
 }
 
@@ -206,6 +245,7 @@ enum error_code checkpoint_save(struct trainer *trainer, const char *dir, const 
     if (!e && writer) e = start_files(&s, trainer, dir, err);
     e = write_tensors(trainer, &s.weights, &s.model, 1, e, err);
     if (!e) e = write_tensors(trainer, &s.states, s.list, s.count, e, err);
+    if (!e) e = write_encoders(&s, trainer, err);
     if (!e) e = checkpoint_fingerprint(trainer, &s.fingerprint, err);
     if (writer && !e) e = finish_files(&s, trainer, run, origin, err);
     weights_abort(&s.weights);

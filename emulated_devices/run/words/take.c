@@ -7,6 +7,7 @@
 #include "emulated_devices/run/log.h"
 #include "emulated_devices/schemes/attention/planned/flexsp_micros.h"
 #include "emulated_devices/schemes/pipeline/schedule_file.h"
+#include "ref/io/samples.h"
 #include "ref/io/file_kind.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -264,10 +265,11 @@ static enum error_code take_encoders(struct train_options *options, const char *
     if (r->kinds == 0 && (where || r->chunks > 0 || r->slack > 0))
         return fail(err, ERR_USAGE, "%s: needs --modalities", where ? "--encoders" : r->chunks ? "--bridge-chunks"
                                                                                             : "--encoder-slack");
-    if (r->kinds > 0 && (options->save || options->resume || options->golden))
-        return fail(err, ERR_USAGE, "--modalities: encoders are neither saved nor read: not with %s",
-                    options->save ? "--save" : options->resume ? "--resume" : "--check of a file");
-    return OK;
+    if (r->kinds > 0 && (options->golden || options->sharded))
+        return fail(err, ERR_USAGE, "--modalities: not with %s", options->golden
+                    ? "--check of a file, which has no encoders" : "--sharded: encoders are saved whole");
+    if (r->kinds == 0 || options->pack == NULL || samples_are_drawn(options->pack)) return OK;
+    return fail_about(err, samples_say_clips(options->pack, &r->given, err), "--pack");
 }
 
 static enum error_code take_owners(struct train_options *options, const char *file, struct error *err)

@@ -16,6 +16,8 @@ enum encoder_placement { ENCODERS_EVERYWHERE, ENCODERS_APART };
 
 struct encoder_request {
     int kinds;                          /* of modalities: the first of the list; 0: text only */
+    bool given;                         /* the file of lengths says which samples have which clips (samples.h); else
+                                         * they are drawn */
     enum encoder_placement placement;   /* which device encodes a clip */
     int chunks;                         /* in which embeddings and their gradients are sent */
     int slack;                          /* a clip stays on a device that needs it, unless it has so many percent of the

@@ -31,6 +31,8 @@ static enum error_code load_text(struct train_data *data, const struct train_dat
     e = fail_about(err, e, source->data ? "--data" : "--data is not given, and");
     if (!e && source->pack)
         e = fail_about(err, samples_pack(text, source->pack, source->plan->S, source->plan->seed, err), "--pack");
+    if (!e && source->pack)
+        e = fail_about(err, samples_check_clips(&text->packing, source->plan->encoders.kinds, err), "--pack:");
     return e;
 }
 
@@ -231,6 +233,8 @@ enum error_code train_data_lengths(struct packing *packing, const struct train_d
         const int64_t tokens = text_check_length(&own, p->S, NULL) == OK ? own.train : plan_tokens(p);
         e = fail_about(err, samples_pack_tokens(packing, source->pack, tokens, p->S, p->seed, err), "--pack");
         text_free(&own);
+        if (!e) e = fail_about(err, samples_check_clips(packing, p->encoders.kinds, err), "--pack:");
+        if (e) packing_free(packing);
     }
     return e;
 }

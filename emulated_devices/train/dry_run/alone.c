@@ -10,7 +10,7 @@
 static enum error_code plan_alone(struct plan *one, const struct plan *plan, struct error *err)
 {
     static const int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
-    if (plan->batches || plan->encoders.kinds > 0 || plan->optimizer->forward_only || (plan->packed && !plan->lengths))
+    if (plan->batches || plan->optimizer->forward_only || (plan->packed && !plan->lengths))
         return fail(err, ERR_PLAN, "there is no such step on one device");
     *one = (struct plan){
         .model = plan->model, .B = plan->B, .S = plan->S, .packed = plan->packed, .lengths = plan->lengths, .micros = 1,
@@ -20,7 +20,7 @@ static enum error_code plan_alone(struct plan *one, const struct plan *plan, str
                   .offload_slice = plan->data.offload_slice, .narrow_gradients = plan->data.narrow_gradients },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
-        .optimizer = plan->optimizer, .hyper = plan->hyper,
+        .optimizer = plan->optimizer, .hyper = plan->hyper, .encoders = plan->encoders,
     };
     const enum error_code e = mesh_make(&one->mesh, size, err);
     return e ? e : plan_check(one, err);

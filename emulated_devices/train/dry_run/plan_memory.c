@@ -18,6 +18,9 @@ static void read_outline(struct trainer *trainer, int64_t steps, struct plan_mem
         kept.weights += resident.weights, kept.gradients += resident.gradients, kept.optimizer += resident.optimizer;
         slow.weights += offloaded.weights, slow.gradients += offloaded.gradients,
             slow.optimizer += offloaded.optimizer;
+        const struct model_state encoders = encoders_resident(part);
+        kept.weights += encoders.weights, kept.gradients += encoders.gradients, kept.optimizer += encoders.optimizer;
+        for (int m = 0; m < part->plan.encoders.kinds; m++) part->encoders.of[m].data.stepped = steps > 0;
         part->data.stepped = steps > 0;
         part->data.stepped_outward = outer_steps(&part->data.outer, 0, steps) > 0;
     }

@@ -2,58 +2,85 @@
  * calls after gradients and after weights.  ERR_CHECK is a verdict; other errors end the run.  Without memory the
  * code is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/encoders.h"
+#include "emulated_devices/verify/reference/reference_encoders.h"
+#include "ref/numeric/distance.h"
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Rounding explains this relative distance: an encoder's gradient sums a batch's patches and what the model sends
- * back.  The 4096 units of rounding are a fixed allowance, not a measured bound. */
-static double most_off(enum dtype dtype) { return 4096 * dtype_unit(dtype); }
+/* In fp64: the most that an error may be of a norm, and the bound up to which that is not asked. */
+#define FP64_ERROR 1e-12
+#define FP64_BOUND 1e-9
 
-/* Rank 0 holds each device's copy of one encoder to the truth, and to the first copy, bit by bit.  The bytes `all`
- * [devices, bytes] are zeros for devices without the encoder, which are passed over. */
-static enum error_code compare_one(const struct trainer *trainer, const struct reference *reference,
-                                   struct tensor truth,
-                                   int modality, bool gradients, const char *all, struct error *err)
+/* A comparison of one encoder's numbers of a kind knows this. */
+struct compared {
+    const struct trainer *trainer;
+    const struct reference *reference;
+    int modality;
+    enum tensor_kind kind;
+    char *seen;                         /* [encoder_counts] the first copy of each number */
+    uint8_t *has;                       /* [encoder_counts] whether there is one so far */
+};
+
+static const char *name_kind(const struct compared *c, char text[48])
 {
-    const char *name = modalities[modality].name, *what = gradients ? "gradients" : "weights", *first = NULL;
-    const size_t bytes = tensor_bytes(truth);
-    for (int d = 0; d < trainer->comm->size; d++) {
-        if (!encoder_is_on(&trainer->plan.encoders, trainer->comm->size, modality, d)) continue;
-        char *const own = (char *)all + (size_t)d * bytes;
-        const double off = tensor_distance(tensor_1d(own, truth.dtype, tensor_count(truth)), truth),
-                     norm = norm_of(reference, truth);
-        if (!(off <= most_off(truth.dtype) * norm))
-            return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d differ from the one-device run's "
-                        "by %.3g of their norm %.3g", (long long)trainer->step + gradients, what, name, d, off, norm);
-        if (first && memcmp(first, own, bytes) != 0)
+    if (c->kind == KIND_GRADIENT) return "gradients";
+    if (c->kind == KIND_WEIGHT) return "weights";
+    if (c->kind == KIND_MASTER) return "masters";
+    snprintf(text, 48, "states %s", c->trainer->plan.optimizer->state_name[c->kind - KIND_STATE]);
+    return text;
+}
+
+/* Gradients are those of the coming step, weights those of the last one. */
+static long long step_of(const struct compared *c) { return c->trainer->step + (c->kind == KIND_GRADIENT); }
+
+/* Another device has sent the same number before: its bits must be equal. */
+static enum error_code compare_copies(const struct compared *c, const struct encoder_piece *piece, struct error *err)
+{
+    const size_t size = dtype_size(piece->numbers.dtype);
+    char text[48];
+    for (int64_t i = 0; i < tensor_count(piece->numbers); i++) {
+        char *const seen = c->seen + (size_t)i * size;
+        const char *const own = (const char *)piece->numbers.data + (size_t)i * size;
+        if (piece->has[i] && c->has[i] && memcmp(seen, own, size) != 0)
             return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d have other bits than the first's",
-                        (long long)trainer->step + gradients, what, name, d);
-        if (first == NULL) first = own;
+                        step_of(c), name_kind(c, text), modalities[c->modality].name, piece->device);
+        if (piece->has[i]) memcpy(seen, own, size), c->has[i] = 1;
     }
     return OK;
 }
 
-/* Bring one encoder's weights or gradients of all devices to rank 0 and compare them there.  The call is collective.
- * A device without the encoder brings zeros. */
-static enum error_code encoders_bring(struct trainer *trainer, const struct reference *reference, int m, bool gradients,
-                                      struct error *err)
+static enum error_code compare_piece(void *context, const struct encoder_piece *piece, struct error *err)
 {
-    const struct encoders *x = &trainer->encoders;
-    const enum dtype own_format = trainer->device->dtype;
-    const size_t bytes = (size_t)encoder_counts(&modalities[m], trainer->plan.model.D) * dtype_size(own_format);
-    const bool first = trainer->comm->rank == 0;
-    char *own = calloc(1, bytes), *all = first ? malloc(bytes * (size_t)trainer->comm->size) : NULL;
-    enum error_code e = own && (all || !first) ? OK : fail(err, ERR_MEMORY, "no memory to compare encoders");
-    /* All devices know whether memory was there before the first of them sends. */
+    const struct compared *const c = context;
+    const struct tensor truth = reference_encoder(c->reference, c->modality, c->kind);
+    double far = 0, norm = 0;
+    char text[48];
+    for (int64_t i = 0; i < tensor_count(truth); i++) {
+        const double off = tensor_get(piece->numbers, i) - tensor_get(truth, i);
+        norm += tensor_get(truth, i) * tensor_get(truth, i);
+        if (piece->has[i]) far += off * off;
+    }
+    const double off = sqrt(far), bound = reference_encoder_bound(c->reference, c->modality, c->kind);
+    /* In fp64 an error must be small beside the numbers, too, unless rounding explains more. */
+    const bool plain = truth.dtype != F64 || off <= FP64_ERROR * sqrt(norm) || bound <= FP64_BOUND * sqrt(norm);
+    if (!(off <= bound) || !plain)
+        return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d differ from the one-device run's "
+                    "by %.3g of their norm %.3g; the bound is %.3g", step_of(c), name_kind(c, text),
+                    modalities[c->modality].name, piece->device, off, sqrt(norm), bound);
+    return compare_copies(c, piece, err);
+}
+
+static enum error_code compare_kind(struct trainer *trainer, const struct reference *reference, int m,
+                                    enum tensor_kind kind, struct error *err)
+{
+    const size_t numbers = (size_t)encoder_counts(&modalities[m], trainer->plan.model.D);
+    struct compared c = { trainer, reference, m, kind, calloc(numbers, sizeof(double)), calloc(numbers, 1) };
+    enum error_code e = c.seen && c.has ? OK : fail(err, ERR_MEMORY, "no memory to compare encoders");
     e = comm_agree(trainer->comm, e, err);
-    struct views v = views_of(trainer->device);
-    if (!e && x->here[m]) memcpy(own, view_read(&v, gradients ? x->g[m] : x->w[m]).data, bytes);
-    views_end(&v);
-    if (!e) e = comm_bring(trainer->comm, own, bytes, all, err);
-    if (!e && first)
-        e = compare_one(trainer, reference, gradients ? reference->encoders.g[m] : reference->encoders.w[m], m,
-                        gradients, all, err);
-    free(own), free(all);
+    if (!e) e = encoders_bring(trainer, m, kind, compare_piece, &c, err);
+    free(c.seen), free(c.has);
     return e;
 }
 
@@ -61,7 +88,12 @@ enum error_code encoders_compare(struct trainer *trainer, const struct reference
                                  struct error *err)
 {
     enum error_code e = OK;
-    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++)
-        e = comm_agree(trainer->comm, encoders_bring(trainer, reference, m, gradients, err), err);
+    for (int m = 0; m < trainer->plan.encoders.kinds && !e; m++) {
+        e = compare_kind(trainer, reference, m, gradients ? KIND_GRADIENT : KIND_WEIGHT, err);
+        if (gradients) continue;
+        if (!e && reference_has_masters(&trainer->plan)) e = compare_kind(trainer, reference, m, KIND_MASTER, err);
+        for (int k = 0; k < trainer->plan.optimizer->states && !e; k++)
+            e = compare_kind(trainer, reference, m, KIND_STATE + (enum tensor_kind)k, err);
+    }
     return e;
 }

@@ -11,6 +11,7 @@
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/quantised.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
+#include "emulated_devices/verify/reference/reference_encoders.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "emulated_devices/verify/reference/reference_outer.h"
 #include "ref/model/kinds.h"
@@ -96,6 +97,9 @@ static enum error_code serial_open(struct serial_run *run, const struct plan *pl
             ok = t->data != NULL;
         }
     if (!ok) return fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
+    e = serial_encoders_open(&run->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
+                             plan->optimizer->states, err);
+    if (e) return e;
     /* Devices gather the codes of their initial masters, too. */
     return quantised_after_step(plan) ? quantise_after_step(plan, run->model.w, err) : OK;
 }
@@ -110,6 +114,7 @@ static void serial_close(struct serial_run *run)
         if (run->master[i].data != run->model.w[i].data) free(run->master[i].data);
     for (int i = 0; run->gathered && i < run->model.params; i++) free(run->gathered[i].data);
     free(run->state), free(run->older), free(run->master), free(run->gathered);
+    serial_encoders_close(&run->encoders);
     if (run->model.params) transformer_close(&run->model);
 }
 
@@ -146,7 +151,7 @@ static void close_one(struct reference *reference)
     for (int i = 0; i < 3; i++) free(reference->room[i]);
     record_free(&reference->record);
     routing_close(&reference->routing);
-    serial_encoders_close(&reference->encoders);
+    clips_free(&reference->clips);
     *reference = (struct reference){ 0 };
 }
 
@@ -188,8 +193,6 @@ static enum error_code open_one(struct reference *reference, const struct plan *
     if (!e) e = serial_open(&reference->truth, plan, &reference->rule, err);
     if (!e) e = serial_open(&reference->twin, plan, &reference->rule, err);
     if (!e && !reference_make_room(reference)) e = fail(err, ERR_MEMORY, "no memory to compare the optimizer's state");
-    if (!e) e = serial_encoders_open(&reference->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
-                                     plan->optimizer->states, err);
     /* Activations are recorded in plain training alone: elsewhere passes of different weights would share one
      * record. */
     const bool plain = !draws(plan) && reference->rule.updates == 1 && !reference->rule.delayed &&
@@ -208,6 +211,7 @@ static enum error_code open_one(struct reference *reference, const struct plan *
                                                                   recording_observer(&reference->record));
     else if (reference->routing.L > 0)
         reference->truth.model.observer = routing_observer(&reference->routing, (struct observer){ 0 });
+    reference->twin.encoders.observer = disturb;
     reference->twin.model.observer = plain ? measuring_observer(&reference->record, disturb) : disturb;
     return OK;
 }
@@ -282,6 +286,7 @@ static void reference_reference_follow(struct reference *reference, int replica,
 void reference_follow(struct reference *reference, struct trainer *trainer)
 {
     struct reference *const own = trainer->comm->rank == 0 ? reference : NULL;
+    reference_follow_encoders(own, trainer);
     for (int i = 0; i < plan_replicas(&trainer->plan); i++)
         reference_reference_follow(own ? reference_replica(own, i) : NULL, i, trainer);
     outer_follow(own, trainer);
@@ -469,23 +474,15 @@ static enum error_code update_both(struct reference *reference, struct error *er
 bool reference_overflows(const struct reference *reference) { return reference->loss_scale.interval > 0
                                                              && !isfinite(reference->truth.norm); }
 
-/* Encoders are stepped as the language model is, without weight decay. */
-static void update_encoders(struct reference *reference)
-{
-    struct step step = reference_step_of(reference, &reference->truth, 0);
-    step.weight_decay = 0;
-    for (int m = 0; m < reference->encoders.kinds; m++)
-        optimizer_step(reference->plan->optimizer, reference->encoders.w[m], reference->encoders.g[m],
-                       reference->encoders.state[m], step);
-}
-
 /* End one replica's training step: step the optimizer, or skip the step where gradients are not finite.  The loss
  * scale decides, by the truth's norm. */
 static enum error_code update_one(struct reference *reference, struct error *err)
 {
     const bool taken = loss_scale_update(&reference->loss_scale, !isfinite(reference->truth.norm));
-    const enum error_code e = taken ? update_both(reference, err) : OK;
-    if (taken) update_encoders(reference);
+    enum error_code e = taken ? update_both(reference, err) : OK;
+    if (taken && !e)
+        e = reference_step_encoders(reference, reference_step_of(reference, &reference->truth, 0),
+                                    reference_step_of(reference, &reference->twin, 0), err);
     if (taken) transformer_move_biases(&reference->truth.model), transformer_move_biases(&reference->twin.model);
     if (!taken) forget_gradients(reference), reference->skipped++;
     reference->step++;
@@ -548,14 +545,14 @@ static enum error_code gradients(struct reference *reference, struct serial_run 
     reference_pack(reference, run);
     enum error_code e = run->gathered ? reference_gather(reference, run, err) : OK;
     exchange_gathered(run);
-    run->model.patch = reference->plan->encoders.kinds ? reference->encoders.at : NULL;
-    run->model.patches = reference->encoders.rows, run->model.d_patches = reference->encoders.d_rows;
+    if (!e) e = reference_encode(reference, run, err);
     /* The twin takes the truth's choices of experts: another choice is no error of rounding. */
     run->model.route = reference->routing.L > 0 && (run == &reference->twin || reference->routing.deciding)
         ? reference->routing.experts : reference->dealt;
     if (!e) e = transformer_forward(&run->model, reference->ids, reference->counting, reference->rule.own.count,
                                     reference->plan->S, &loss, err);
     if (!e && !reference->plan->optimizer->infers) transformer_backward(&run->model);
+    if (!e) e = reference_encode_back(reference, run, err);
     run->model.packed = NULL;
     exchange_gathered(run);
     if (reference->rule.delayed) exchange_versions(run);
@@ -588,32 +585,6 @@ double reference_spread(const struct reference *reference)
     return sum;
 }
 
-/* The embeddings of a step's clips; what is a clip has no label. */
-static enum error_code reference_encode(struct reference *reference, struct error *err)
-{
-    const struct plan *p = reference->plan;
-    if (p->encoders.kinds == 0) return OK;
-    const enum error_code e =
-        serial_encoders_forward(&reference->encoders, reference->truth.model.ops, p->seed, reference->step,
-                                p->B, p->S, err);
-    if (!e) clips_mark(&reference->encoders.clips, 0, p->B * p->S, reference->ids, reference->labels);
-    return e;
-}
-
-/* Compute the encoders' gradients from the gradients of their embeddings, which the truth's backward pass has left. */
-static enum error_code encode_back(struct reference *reference, struct error *err)
-{
-    for (int m = 0; m < reference->encoders.kinds; m++)
-        memset(reference->encoders.g[m].data, 0, tensor_bytes(reference->encoders.g[m]));
-    return serial_encoders_backward(&reference->encoders, reference->truth.model.ops, err);
-}
-
-/* norm = the global norm of all gradients over the loss scale. */
-static void measure_norm(struct serial_run *run)
-{
-    run->norm = transformer_gradient_norm(&run->model) / run->model.loss_scale;
-}
-
 /* Compute the last pass of one replica once more in the twin, with other errors.  The earlier twins' largest
  * distances are kept; loss and norm of the twin are those of the last one. */
 static enum error_code another_twin(struct reference *reference, struct error *err)
@@ -628,7 +599,7 @@ static enum error_code another_twin(struct reference *reference, struct error *e
     reference->twin.loss = loss;
     if (!e) e = reference_project_twin(reference, steps_taken(reference) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
-    measure_norm(&reference->twin);
+    reference->twin.norm = reference_gradient_norm(&reference->twin);
     /* The larger spread of both twins counts; only the growth is added to the step's sum. */
     const double spread = fmax(reference->pass_spread, reference_spread(reference));
     reference->loss_spread += spread - reference->pass_spread;
@@ -678,7 +649,6 @@ static enum error_code reference_pass(struct reference *reference, struct error 
 {
     const bool own_routes = reference->routing.L > 0 && !reference->routing.deciding;
     enum error_code e = gradients(reference, &reference->truth, err);
-    if (!e) e = encode_back(reference, err);
     if (!e && own_routes) routing_keep(&reference->routing, &reference->truth.model);
     twins_begin(reference);
     if (e || !has_twin(reference)) return e;
@@ -716,7 +686,8 @@ static enum error_code gradients_of(struct reference *reference, int update, str
     }
     if (!e) e = reference_project(reference, steps_taken(reference) + 1, BEFORE_REDUCTION, err);
     if (e) return e;
-    measure_norm(&reference->truth), measure_norm(&reference->twin);
+    reference->truth.norm = reference_gradient_norm(&reference->truth);
+    reference->twin.norm = reference_gradient_norm(&reference->twin);
     reference->pass_spread = has_twin(reference) ? reference_spread(reference) : 0;
     reference->loss_spread += reference->pass_spread;
     reference->counted += reference->truth.model.counted;
@@ -771,7 +742,8 @@ static enum error_code read_batch(struct reference *reference, struct error *err
 {
     reference->source.fill(reference->source.context, reference->step, 0, reference->plan->B, reference->ids,
                            reference->labels, reference->plan->packed ? reference->within : NULL);
-    const enum error_code e = name_microbatches(reference, err);
+    enum error_code e = name_microbatches(reference, err);
+    if (!e) e = reference_find_clips(reference, err);
     keep_own(reference, reference->ids), keep_own(reference, reference->labels), keep_own(reference, reference->within),
         keep_own(reference, reference->name);
     return e;
@@ -795,7 +767,6 @@ static enum error_code gradients_one(struct reference *reference, struct error *
            * sizeof *reference->state_response);
     /* An optimizer without a backward pass needs two losses alone. */
     if (draws(reference->plan)) return reference_losses(reference, err);
-    e = reference_encode(reference, err);
     for (int u = 0; u < reference->rule.updates && !e; u++) {
         if (u > 0) e = update_both(reference, err);
         if (!e) e = gradients_of(reference, u, err);

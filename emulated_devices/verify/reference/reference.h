@@ -27,6 +27,7 @@ struct serial_run {
     double loss;                        /* mean over the labels of the step's sequences so far */
     double norm;                        /* of the last gradient, without the loss scale */
     double side[2], slope;              /* without a backward pass: mezo.h */
+    struct serial_encoders encoders;    /* of what is not text */
     struct tensor *anchor, *momentum;   /* [params] with replicas that train apart, in the first one: after the last
                                          * outer step */
 };
@@ -52,7 +53,9 @@ struct reference {
     struct rule rule;                   /* which sequences count, and for which optimizer step */
     struct serial_run truth, twin;      /* the run without, and with random errors of the size of rounding */
     struct perturbation perturbation;   /* the twin's errors */
-    struct serial_encoders encoders;    /* of what is not text; the twin gets the same embeddings */
+    struct clips clips;                 /* of this step's batch */
+    double encoder_response[MODALITIES][1 + OPTIMIZER_MAX_STATES];      /* of masters and states of encoders in the
+                                         * last step: reference_update */
     struct recording record;            /* the truth's activations in this step, and the twin's distances from them */
     struct routing routing;             /* of a mixture */
     int32_t *dealt;                     /* [L, rows, k] the choices of a load in this step; NULL: routers choose */

@@ -3,6 +3,7 @@
  * change it.  No function returns an error code. */
 #include "emulated_devices/verify/reference/reference_bounds.h"
 #include "emulated_devices/verify/reference/quantised.h"
+#include "emulated_devices/verify/reference/reference_encoders.h"
 #include "emulated_devices/verify/reference/reference_low_rank.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -105,6 +106,7 @@ static double squared_norm_bound(const struct reference *reference)
                      far = gradient_distance(reference, i).norm + reference->turn[i].R + steps;
         sum += far * far;
     }
+    sum += reference_encoders_off(reference);
     return sum / (reference->truth.model.loss_scale * reference->truth.model.loss_scale);
 }
 

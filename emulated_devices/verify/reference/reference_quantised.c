@@ -4,6 +4,7 @@
  * compare.c calls.  Both functions are collective; errors are ERR_MEMORY, the same on all devices.
  */
 #include "emulated_devices/verify/reference/quantised.h"
+#include "emulated_devices/verify/reference/reference_encoders.h"
 #include "emulated_devices/verify/reference/reference.h"
 #include "ref/model/params.h"
 #include "ref/numeric/convert.h"
@@ -36,7 +37,7 @@ static void measure_norms(struct reference *reference)
 {
     struct serial_run *const runs[] = { &reference->truth, &reference->twin };
     for (int i = 0; i < 2; i++)
-        runs[i]->norm = transformer_gradient_norm(&runs[i]->model) / runs[i]->model.loss_scale;
+        runs[i]->norm = reference_gradient_norm(runs[i]);
 }
 
 /* Set the truth's gradients to what devices have sent as codes; the twin keeps its distance from the truth.  All

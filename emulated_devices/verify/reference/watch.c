@@ -3,6 +3,7 @@
  * returns the same error_code on all of them. */
 #include "emulated_devices/verify/reference/watch.h"
 #include "emulated_devices/verify/reference/encoders.h"
+#include "emulated_devices/verify/reference/reference_encoders.h"
 #include "emulated_devices/verify/reference/replicas.h"
 
 /* ---- the one-device run ------------------------------------------------------------------------------------------ */
@@ -28,13 +29,22 @@ static enum error_code watch_encoders(struct reference_watch *watch, struct trai
     return e == ERR_CHECK ? OK : e;
 }
 
+/* The one-device run's step then takes the devices' gradients of encoders, as it has taken those of the model. */
+static enum error_code watch_encoder_gradients(struct reference_watch *watch, struct trainer *trainer,
+                                               struct error *err)
+{
+    const enum error_code e = watch_encoders(watch, trainer, true, err);
+    if (!e) reference_take_encoder_gradients(trainer->comm->rank == 0 ? watch->reference : NULL, trainer);
+    return e;
+}
+
 /* After the reduction and before the optimizer: gradients exist, and weights are still the old ones. */
 static enum error_code watch_gradients(void *context, struct trainer *trainer, struct training_step *step,
                                        struct error *err)
 {
     struct reference_watch *const watch = context;
     const enum error_code e = compare_gradients(watch->probes, watch->reference, &step->result, watch->comparison, err);
-    return e ? e : watch_encoders(watch, trainer, true, err);
+    return e ? e : watch_encoder_gradients(watch, trainer, err);
 }
 
 /* The reference can fail on rank 0 alone, so all devices agree. */
