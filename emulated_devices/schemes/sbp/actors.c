@@ -60,7 +60,8 @@ static enum error_code take_actor(struct actors *actors, const char *word, int r
     if (more) *more = '\0';
     if (!time || text[0] == '\0' || strlen(text) >= sizeof actor->name || actors_named(actors, text) >= 0)
         return fail_word(err, word, "must be NAME:TIME[:REGISTERS][<PRODUCERS], each name once");
-    if (!actors_take_number(time + 1, 0, LONGEST, &takes)) return fail_word(err, word, "the time is no number up to 10^9");
+    if (!actors_take_number(time + 1, 0, LONGEST, &takes))
+        return fail_word(err, word, "the time is no number up to 10^9");
     if (more && !actors_take_number(more + 1, 0, ACTOR_REGISTERS, &own))
         return fail_word(err, word, "the registers are no number up to 4096");
     *actor = (struct actor){ .takes = takes, .registers = (int)own };
