@@ -114,20 +114,27 @@ static void send_on(struct memories *m, int device, int chunk)
     m->moves[right].sum_writes += (uint64_t)m->chunk;
 }
 
-/* The row is scratch of the product: a register file, not memory. */
+/* A chunk has been stored to: when it is complete, it goes on, and may be complete there. */
+static void chunk_stored(struct memories *m, int device, int chunk)
+{
+    if (chunk == device || !tracker_has(m, device, chunk)) return;
+    send_on(m, device, chunk);
+    chunk_stored(m, (device + 1) % m->sizes->devices, chunk);
+}
+
+/* Devices multiply one after the other, as if the first were the fastest: only the tracker says when a chunk goes.
+ * The row is scratch of the product: a register file, not memory. */
 static enum error_code sum_at_memory(struct memories *m, const double *const *X, const double *const *W, double *Y,
                                      struct error *err)
 {
     const int P = m->sizes->devices;
     double *const row = malloc((size_t)m->sizes->columns * sizeof *row);
     if (row == NULL) return fail(err, ERR_MEMORY, "no memory for a row of %lld elements", (long long)m->sizes->columns);
-    for (int step = 0; step < P; step++) {
-        for (int d = 0; d < P; d++) multiply_chunk(m, d, step, X[d], W[d], row);
-        for (int d = 0; d < P && step > 0 && step < P - 1; d++) {
-            const int chunk = chunk_at(m, d, step);
-            if (tracker_has(m, d, chunk)) send_on(m, d, chunk);
+    for (int d = 0; d < P; d++)
+        for (int step = 0; step < P; step++) {
+            multiply_chunk(m, d, step, X[d], W[d], row);
+            chunk_stored(m, step == 0 ? (d + 1) % P : d, chunk_at(m, d, step));
         }
-    }
     free(row);
     for (int d = 0; d < P; d++) {
         count_inputs(m, d);

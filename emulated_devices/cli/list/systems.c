@@ -170,6 +170,8 @@ static const struct published_system systems[] = {
     { "elaswave", "a device is lost in a step, and the others finish it", NULL,
       "train --model tiny --dp 3 --zero 2 --steps 3 --batch 6 --arithmetic exact --lose 2:1:update",
       "layers moved by minimax, clock rates raised", "arXiv:2510.00606" },
+    { "stream", "the rate of memory, by loops and by tasks as in HPX's form", NULL,
+      "calibrate --stream --busy --elements 65536 --rounds 2", NULL, "J. McCalpin, STREAM" },
     { "tempi", "strided pieces in one canonical form", NULL, "bench packing", "transfers by the chosen way",
       "arXiv:2012.14363" },
     { "tenplex", "the state of a job as a collection, moved with the fewest bytes", NULL,
