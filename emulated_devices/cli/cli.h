@@ -34,8 +34,8 @@ extern const struct command commands[];             /* of main.c; ends with { 0 
 /* of command_verify: `orrery verify plugin` */
 enum error_code verify_plugin(int argc, char **argv, struct error *);
 /* of command_show */
-command_fn show_attention, show_cluster, show_collective, show_data, show_dispatch, show_elastic, show_memory,
-           show_plan, show_sbp, show_tensor;
+command_fn show_actors, show_attention, show_cluster, show_collective, show_data, show_dispatch, show_elastic,
+           show_memory, show_plan, show_sbp, show_tensor;
 
 /* The option --cluster of every command that shows virtual time or whose algorithms depend on nodes; word: for
  * cluster_find.  what: its purpose, in a few words. */

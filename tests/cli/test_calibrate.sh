@@ -19,6 +19,17 @@ test_measures() {
     grep -q '"virtual_seconds"' check.json || complain 'its JSON has no virtual time'
 }
 
+# STREAM's loops: rates above 0, and arrays that the program itself has checked.
+test_stream() {
+    run calibrate --stream --elements 4097 --rounds 2 --json rates.json; expect_status 0; expect_silent
+    expect_out '^4097 elements of fp64 in each of three arrays, [0-9]+ threads?, [0-9]+ pieces; the best of 2 rounds$'
+    expect_out '^  triad +[0-9.]+ +[0-9.]+ +[0-9.]+$'
+    grep -q '"format":	"orrery calibrate stream"' rates.json || complain 'its JSON has no format'
+    [ "$(grep -c '"by_tasks":' rates.json)" = 4 ] || complain 'its JSON has not four loops'
+    run calibrate --stream --check;                      expect_status 2; expect_error '--stream: .*without --check'
+    run calibrate --elements 8;                          expect_status 2; expect_error '--elements: only with --stream'
+}
+
 test_refusals() {
     run calibrate --help;                                expect_status 0; expect_out '^usage: orrery calibrate'
     run calibrate --devices 0;                           expect_status 2; expect_error '--devices'
@@ -46,4 +57,4 @@ test_load() {
     export ORRERY_LOAD=0
 }
 
-run_tests test_measures test_refusals test_load
+run_tests test_measures test_stream test_refusals test_load

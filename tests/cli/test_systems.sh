@@ -25,4 +25,11 @@ test_commands_run() {
     done < <(commands list.json | sort -u)
 }
 
-run_tests test_each_has_its_command test_commands_run
+# docs/systems.md is made of the list.
+test_page_is_of_the_program() {
+    ORRERY=$program bash "$top/docs/systems.sh" >page
+    cmp -s page "$top/docs/systems.md" ||
+        complain "docs/systems.md is not what docs/systems.sh prints; $(diff page "$top/docs/systems.md" | head -3)"
+}
+
+run_tests test_each_has_its_command test_page_is_of_the_program test_commands_run

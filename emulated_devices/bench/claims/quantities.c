@@ -12,6 +12,8 @@ const struct quantity quantities[] = {
     { "tensor-speedup", "bytes sent, or time of a layer, of a tensor scheme over those of another one",
       quantity_tensor_speedup },
     { "overlap-speedup", "times as fast as products are if their sums are sent meanwhile", quantity_overlap_speedup },
+    { "memory-saved", "per cent of what products and their sums read and write that additions at the memory save",
+      quantity_memory_saved },
     { "offload-stride", "time of an update of offloaded states over that by the host alone", quantity_offload_stride },
     { "planned-seconds", "time of a step that is planned as `orrery plan` plans it", quantity_planned_seconds },
     { "planned-milliseconds", "the same in thousandths", quantity_planned_milliseconds },

@@ -2,6 +2,7 @@
  * quantities.c lists the quantities of this file by name; cli/bench/ asks for them.  ERR_USAGE names a mesh that is
  * not known; other errors are those of the predictions. */
 #include "emulated_devices/bench/claims/quantity.h"
+#include "emulated_devices/bench/schemes/at_memory.h"
 #include "emulated_devices/bench/schemes/tensor.h"
 #include <math.h>
 #include <stdio.h>
@@ -107,5 +108,35 @@ enum error_code quantity_overlap_speedup(struct claim *claim, const struct claim
     e = stand_at(&stand, 0, shape_tokens(&shape), err);
     if (!e) claim->ours = gain_of_layer(&bench, &stand, strcmp(words.count, "most") == 0);
     stand_close(&stand);
+    return e;
+}
+
+/* Devices have a part of the depth each; the products are those of gain_of_layer. */
+enum error_code quantity_memory_saved(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    enum { SUMS = 4 };
+    static const char *const counts[] = { "mean", "most", NULL };
+    static const int widths[SUMS] = { 1, 4, 3, 4 };     /* in units of D: attention, down, backward of QKV and of up */
+    const char *count = NULL, *cluster = NULL, *dtype = NULL;
+    int tp = 0, width = 0, sequence = 0, batch = 0;
+    const struct option table[] = {
+        { "--count", "WHAT", OPTION_CHOICE, &count, .choices = counts, .required = true, .help = "" },
+        { "--tp", "N", OPTION_INT, &tp, .min = 2, .max = AT_MEMORY_DEVICES, .required = true, .help = "" },
+        { "--width", "D", OPTION_INT, &width, .min = 1, .max = 65536, .required = true, .help = "" },
+        { "--seq", "S", OPTION_INT, &sequence, .min = 1, .max = 1e6, .required = true, .help = "" },
+        { "--batch", "B", OPTION_INT, &batch, .min = 1, .max = 65536, .required = true, .help = "" },
+        { "--cluster", "NAME", OPTION_STRING, &cluster, .help = "of the command; nothing depends on it" },
+        { "--dtype", "NAME", OPTION_STRING, &dtype, .help = "likewise" },
+        { 0 }
+    };
+    (void)setting;
+    const enum error_code e = claim_take(claim, table, err);
+    double product = 1, largest = 0;
+    for (int i = 0; i < SUMS && !e; i++) {
+        const struct at_memory sizes = { tp, (int64_t)sequence * batch, (int64_t)widths[i] * width / tp, width };
+        const double saved = at_memory_saved(&sizes);
+        product *= saved, largest = fmax(largest, saved);
+    }
+    claim->ours = count && strcmp(count, "most") == 0 ? largest : pow(product, 1.0 / SUMS);
     return e;
 }

@@ -44,6 +44,8 @@ static const struct command topics[] = {
       bench_offload_topic },
     { "streams", "models with parallel streams: published parameters, and the law of their losses",
       bench_streams_topic },
+    { "partial", "trainings by partial pipelines beside a whole one: losses, times, half of the layers",
+      bench_partial_topic },
     { "planners", "planners by layers: what their papers claim beside ours", bench_planners_topic },
     { "serving", "serving systems: what their papers claim beside ours", bench_serving_topic },
     { "cluster", "schedulers of clusters: what their papers claim beside ours, in simulation", bench_cluster_topic },

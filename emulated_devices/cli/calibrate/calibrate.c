@@ -2,6 +2,7 @@
  * cli/main.c calls command_calibrate().  ERR_USAGE is for flags that do not go together; other errors are those of a
  * job, and ERR_MEMORY. */
 #include "emulated_devices/cli/calibrate/check.h"
+#include "emulated_devices/cli/calibrate/stream.h"
 #include "emulated_devices/comm/comm.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -19,9 +20,9 @@ enum { USUAL_ROUNDS = 60, QUICK_ROUNDS = 10, CHECK_ROUNDS = 3 };
 
 struct asked {
     const char *out, *json, *dtype, *models, *cluster;
-    int devices, rounds, steps;
-    bool quick, check, quiet, busy;
-    bool rounds_given, steps_given, devices_given, models_given, cluster_given;
+    int devices, rounds, steps, elements;
+    bool quick, check, quiet, busy, stream;
+    bool rounds_given, steps_given, devices_given, models_given, cluster_given, elements_given;
 };
 
 struct result { const struct calibration *m; const struct cluster *c; const struct misfit *far; };
@@ -190,13 +191,18 @@ static enum error_code calibrate_parse(struct asked *asked, int argc, char **arg
           .help = "a file that --out has written; default: each number of devices is measured first" },
         { "--steps", "N", OPTION_INT, &asked->steps, .min = 2, .max = 1000, .given = &asked->steps_given,
           .help = "of each run; the first is to warm up" },
+        { .kind = OPTION_HEADING, .help = "The memory of this machine" },
+        { "--stream", NULL, OPTION_SWITCH, &asked->stream,
+          .help = "STREAM's four loops with all cores, as loops and as tasks; --rounds, 10" },
+        { "--elements", "N", OPTION_INT, &asked->elements, .min = 1, .max = 1 << 30, .given = &asked->elements_given,
+          .help = "of each of its three arrays: more than the caches hold" },
         { .kind = OPTION_HEADING, .help = "Output" },
         { "--json", "FILE", OPTION_STRING, &asked->json, .help = "everything as JSON; - for stdout, and no table" },
         { "--quiet", NULL, OPTION_SWITCH, &asked->quiet, .help = "no table" },
         { 0 }
     };
     return parse_command(
-        "calibrate", "[--out FILE] | --check",
+        "calibrate", "[--out FILE] | --check | --stream",
         "Measure this machine as a cluster: matrix products of several sizes, attention, operations that mostly read\n"
         "and write, the start of a call, and messages between devices, on all devices at once. With more devices\n"
         "than cores these are shares of a core.", argc - 2, argv + 2, table, help, err);
@@ -208,6 +214,11 @@ static enum error_code calibrate_take(struct asked *asked, struct error *err)
     if (!asked->check && (asked->models_given || asked->cluster_given || asked->steps_given))
         return fail(err, ERR_USAGE, "%s: only with --check",
                     asked->models_given ? "--model" : asked->cluster_given ? "--cluster" : "--steps");
+    if (asked->stream && (asked->check || asked->out || asked->devices_given))
+        return fail(err, ERR_USAGE, "--stream: is measured by itself, without %s",
+                    asked->check ? "--check" : asked->out ? "--out" : "--devices");
+    if (!asked->stream && asked->elements_given) return fail(err, ERR_USAGE, "--elements: only with --stream");
+    if (asked->stream && !asked->rounds_given) asked->rounds = QUICK_ROUNDS, asked->rounds_given = true;
     if (!asked->devices_given) asked->devices = asked->check ? 4 : cores_usable();
     if (asked->devices > CALIBRATE_MOST_DEVICES) asked->devices = CALIBRATE_MOST_DEVICES;
     if (!asked->rounds_given)
@@ -229,7 +240,7 @@ static enum error_code calibrate_refuse_load(const struct asked *asked, struct e
 
 enum error_code command_calibrate(int argc, char **argv, int *status, struct error *err)
 {
-    struct asked a = { .dtype = "fp32", .models = "tiny,small,llama-small", .steps = 12 };
+    struct asked a = { .dtype = "fp32", .models = "tiny,small,llama-small", .steps = 12, .elements = 1 << 23 };
     bool help;
     enum error_code e = calibrate_parse(&a, argc, argv, &help, err);
     if (e || help) return e;
@@ -237,6 +248,7 @@ enum error_code command_calibrate(int argc, char **argv, int *status, struct err
     /* The devices that this process starts are themselves a load. */
     if (!e && !under_launcher()) e = calibrate_refuse_load(&a, err);
     if (e) return e;
+    if (a.stream) return calibrate_stream(a.elements, a.rounds, a.json, a.quiet, err);
     if (a.check) {
         const struct steps_request r = { argv[0], a.models, a.cluster, a.dtype, a.devices, a.rounds, a.steps, a.quick };
         return calibrate_check(&r, a.json, a.quiet, err);

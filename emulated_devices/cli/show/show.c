@@ -38,6 +38,8 @@ static const struct command topics[] = {
     { "dispatch", "tokens on their way to experts on several devices, hop by hop", show_dispatch },
     { "cluster", "how long messages take on a described machine; also as a platform of SimGrid", show_cluster },
     { "elastic", "replicas for tasks with batches of different sizes, as a file for train --batches", show_elastic },
+    { "actors", "operations as actors with registers: who waits for whom, by how many registers there are",
+      show_actors },
     { "sbp", "split, broadcast and partial-sum signatures of a layer, and transfers between them", show_sbp },
     { 0 }
 };

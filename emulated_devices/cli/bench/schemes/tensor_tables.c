@@ -97,8 +97,9 @@ static enum error_code print_published(const struct bench_tensor *tensor, struct
         .word = { "--cluster", tensor->cluster.name, "--dtype", dtype_name(tensor->dtype) }, .words = 4,
     };
     printf("\n");
-    const enum error_code e = claims_show("tensor-speedups", &setting, err);
-    return e ? e : claims_show("tensor-overlap", &setting, err);
+    enum error_code e = claims_show("tensor-speedups", &setting, err);
+    if (!e) e = claims_show("tensor-overlap", &setting, err);
+    return e ? e : claims_show("tensor-memory", &setting, err);
 }
 
 /* ---- what papers derive ------------------------------------------------------------------------------------------ */
