@@ -85,6 +85,11 @@ static const struct stage_operations stage_operations = {
 
 /* ---- a step, its two halves -------------------------------------------------------------------------------------- */
 
+void trainer_begin_sums(struct trainer *trainer)
+{
+    for (int c = 0; c < trainer->plan.chunks; c++) stage_begin_sums(&trainer->stage[c]);
+}
+
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
 {
     for (int c = 0; c < trainer->plan.chunks; c++) trainer->stage[c].loss = 0;
@@ -202,7 +207,7 @@ enum error_code trainer_gradients(struct trainer *trainer, struct step_result *o
 {
     enum error_code e = trainer->section ? sections_gradients(trainer, out, err) : trainer_take_batch(trainer, err);
     if (trainer->section) return e;
-    for (int c = 0; c < trainer->plan.chunks; c++) stage_begin_sums(&trainer->stage[c]);
+    trainer_begin_sums(trainer);
     if (!e) e = draws(trainer) ? zeroth_losses(trainer, out, err) : infers(trainer) ? only_loss(trainer, out, err)
         : gradients(trainer, out, err);
     /* Inside a step devices cannot agree on an error: others wait for messages. */

@@ -139,6 +139,9 @@ void trainer_read_batch(struct trainer *);
 /** Call a probe with this device's activations and their gradients as they are computed; NULL: none.  Local. */
 void trainer_watch(struct trainer *, const struct probe *);
 
+/** Forget which exact sums did not exist in the passes before: a step, or an iteration of serving, begins.  Local. */
+void trainer_begin_sums(struct trainer *);
+
 /** Run every action of the device's list once.  The step's batch must be set.  Collective over the pp and tp groups.
  *  @param[out] loss  the sum over the labels whose loss this device computes. */
 enum error_code trainer_pass(struct trainer *, double *loss, struct error *);

@@ -170,9 +170,10 @@ static enum error_code rollout_iterate(struct rollout *rollout, struct error *er
     const struct iteration *const now = scheduler_plan(&rollout->scheduler);
     double loss;
     if (now->tokens == 0) return fail(err, ERR_INTERNAL, "no answer has room in the cache, and none is drawn");
-    rollout->pages.now = now;
+    pages_begin(&rollout->pages, now);
     const int64_t rows = rollout_list_rows(rollout, now);
     enum error_code e = answering_take(&t->stage[0], rollout->id, rollout->position, rows, err);
+    trainer_begin_sums(t);
     if (!e) e = trainer_pass(t, &loss, err);
     if (!e) e = tell_replica(rollout, now->samples, err);
     if (!e && t->device->exact && !isinf(t->stage[0].lost.order))

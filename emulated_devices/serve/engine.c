@@ -122,6 +122,7 @@ static enum error_code run_iteration(struct engine *engine, const struct iterati
     const int64_t rows = list_rows(engine, now);
     enum error_code e = pages_swap(&engine->pages, now, err);
     if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
+    trainer_begin_sums(engine->trainer);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e && lacks_logits(engine, now))
         e = engine_take_logits(engine, tensor_2d(NULL, device_of(engine)->dtype, 0, vocabulary(engine)), err);
