@@ -68,18 +68,18 @@
     F(attention_call, out) F(attention_call, d_qkv) F(attention_call, d_out) F(attention_call, d_sinks)                \
     F(attention_call, kept) F(attention_scheme, head) F(attention_scheme, cuts_streams)                                \
     F(attention_scheme, takes_prefix) F(attention_scheme, splits) F(attention_scheme, windows)                         \
-    F(attention_scheme, exact) F(attention_scheme, refuses)                          \
-    F(attention_scheme, plans_steps) F(attention_scheme, chooses_micros) F(attention_scheme, steps_part)               \
-    F(attention_scheme, parts) F(attention_scheme, cut) F(attention_scheme, plan) F(attention_scheme, open)            \
-    F(attention_scheme, slots) F(attention_scheme, exchanged) F(attention_scheme, reads_input)                         \
-    F(attention_scheme, reads_output) F(attention_scheme, kept) F(attention_scheme, forward)                           \
-    F(attention_scheme, backward_input) F(attention_scheme, exchange) F(attention_scheme, cost) F(shards, P)           \
-    F(shards, rank) F(shards, weights) F(shards, gradients) F(shards, optimizer) F(shards, apart) F(shards, late)      \
-    F(shards, once) F(data_request, scheme) F(data_request, group) F(data_request, shards)                             \
-    F(data_request, context) F(data_request, keep) F(data_request, infers) F(data_request, ring)                       \
-    F(data_request, no_prefetch) F(data_request, tiles) F(data_request, reduce_scatter) F(data_request, allgather)     \
-    F(data_request, bucket) F(data_request, outer) F(data_request, offload) F(data_request, offload_experts)           \
-    F(data_request, chosen) F(data_request, offload_to) F(data_request, host_cache) F(data_request, offload_slice)     \
+    F(attention_scheme, exact) F(attention_scheme, refuses) F(attention_scheme, plans_steps)                           \
+    F(attention_scheme, chooses_micros) F(attention_scheme, steps_part) F(attention_scheme, parts)                     \
+    F(attention_scheme, cut) F(attention_scheme, plan) F(attention_scheme, open) F(attention_scheme, slots)            \
+    F(attention_scheme, exchanged) F(attention_scheme, reads_input) F(attention_scheme, reads_output)                  \
+    F(attention_scheme, kept) F(attention_scheme, forward) F(attention_scheme, backward_input)                         \
+    F(attention_scheme, exchange) F(attention_scheme, cost) F(shards, P) F(shards, rank) F(shards, weights)            \
+    F(shards, gradients) F(shards, optimizer) F(shards, apart) F(shards, late) F(shards, once)                         \
+    F(data_request, scheme) F(data_request, group) F(data_request, shards) F(data_request, context)                    \
+    F(data_request, keep) F(data_request, infers) F(data_request, ring) F(data_request, no_prefetch)                   \
+    F(data_request, tiles) F(data_request, reduce_scatter) F(data_request, allgather) F(data_request, bucket)          \
+    F(data_request, outer) F(data_request, offload) F(data_request, offload_experts) F(data_request, chosen)           \
+    F(data_request, offload_to) F(data_request, host_cache) F(data_request, offload_slice)                             \
     F(data_request, offload_stride) F(data_request, narrow_gradients) F(data_request, quantise_weights)                \
     F(data_request, quantise_gradients) F(data_scheme, head) F(data_scheme, share) F(data_scheme, any_shards)          \
     F(data_scheme, rows) F(data_scheme, late) F(data_scheme, once) F(data_scheme, allgather) F(data_scheme, outer)     \
@@ -91,28 +91,27 @@
     F(mixture_call, routing) F(mixture_call, first) F(mixture_call, phases) F(mixture_call, body)                      \
     F(mixture_call, x) F(mixture_call, y) F(mixture_call, weights) F(mixture_call, experts) F(mixture_call, dx)        \
     F(mixture_call, dy) F(mixture_call, d_weights) F(mixture_call, kept) F(mixture_call, left)                         \
-    F(expert_scheme, head) F(expert_scheme, exact) F(expert_scheme, cuts_experts)        \
-    F(expert_scheme, turns) F(expert_scheme, predicts) F(expert_scheme, refuses) F(expert_scheme, open)                \
-    F(expert_scheme, close) F(expert_scheme, step) F(expert_scheme, weighs_there) F(expert_scheme, told)               \
-    F(expert_scheme, tell) F(expert_scheme, hops) F(expert_scheme, hop) F(expert_scheme, has_degrees)                  \
-    F(expert_scheme, copies) F(expert_scheme, has_parts) F(expert_scheme, choose) F(expert_scheme, rows_to)            \
-    F(expert_scheme, slices) F(expert_scheme, bring) F(expert_scheme, compute) F(expert_scheme, end)                   \
-    F(expert_scheme, finish) F(expert_scheme, compute_cost) F(expert_scheme, place) F(expert_scheme, brings)           \
-    F(expert_scheme, announce) F(expert_scheme, slots) F(expert_scheme, gradient_slots) F(expert_scheme, kept)         \
-    F(expert_scheme, left) F(expert_scheme, forward) F(expert_scheme, input) F(expert_scheme, weight)                  \
-    F(expert_scheme, announce_cost) F(expert_scheme, cost) F(action, kind) F(action, micro) F(action, chunk)           \
-    F(action, peer) F(action, beside) F(schedule, name) F(schedule, devices) F(schedule, micros)                       \
-    F(schedule, chunks) F(schedule, stages) F(schedule, stage_of) F(schedule, routes) F(schedule, route)               \
-    F(schedule, route_of) F(schedule, actions) F(schedule, count) F(schedule, weight_versions)                         \
-    F(schedule, update_every) F(schedule, pairs) F(schedule, messages_given) F(schedule, receives_ahead)               \
-    F(schedule_request, devices) F(schedule_request, micros) F(schedule_request, chunks)                               \
-    F(schedule_request, update_every) F(schedule_request, memory_limit) F(schedule_request, activation)                \
-    F(schedule_request, kept_for_weight) F(schedule_request, pairs) F(schedule_request, skip)                          \
-    F(schedule_request, forward) F(schedule_request, backward_input) F(schedule_request, backward_weight)              \
-    F(schedule_request, communication) F(schedule_generator, head) F(schedule_generator, bubble)                       \
-    F(schedule_generator, chunks) F(schedule_generator, skips) F(schedule_generator, streams)                          \
-    F(schedule_generator, searches) F(schedule_generator, pairs) F(schedule_generator, refuses)                        \
-    F(schedule_generator, make)
+    F(expert_scheme, head) F(expert_scheme, exact) F(expert_scheme, cuts_experts) F(expert_scheme, turns)              \
+    F(expert_scheme, predicts) F(expert_scheme, refuses) F(expert_scheme, open) F(expert_scheme, close)                \
+    F(expert_scheme, step) F(expert_scheme, weighs_there) F(expert_scheme, told) F(expert_scheme, tell)                \
+    F(expert_scheme, hops) F(expert_scheme, hop) F(expert_scheme, has_degrees) F(expert_scheme, copies)                \
+    F(expert_scheme, has_parts) F(expert_scheme, choose) F(expert_scheme, rows_to) F(expert_scheme, slices)            \
+    F(expert_scheme, bring) F(expert_scheme, compute) F(expert_scheme, end) F(expert_scheme, finish)                   \
+    F(expert_scheme, compute_cost) F(expert_scheme, place) F(expert_scheme, brings) F(expert_scheme, announce)         \
+    F(expert_scheme, slots) F(expert_scheme, gradient_slots) F(expert_scheme, kept) F(expert_scheme, left)             \
+    F(expert_scheme, forward) F(expert_scheme, input) F(expert_scheme, weight) F(expert_scheme, announce_cost)         \
+    F(expert_scheme, cost) F(action, kind) F(action, micro) F(action, chunk) F(action, peer) F(action, beside)         \
+    F(schedule, name) F(schedule, devices) F(schedule, micros) F(schedule, chunks) F(schedule, stages)                 \
+    F(schedule, stage_of) F(schedule, routes) F(schedule, route) F(schedule, route_of) F(schedule, actions)            \
+    F(schedule, count) F(schedule, weight_versions) F(schedule, update_every) F(schedule, pairs)                       \
+    F(schedule, messages_given) F(schedule, receives_ahead) F(schedule_request, devices)                               \
+    F(schedule_request, micros) F(schedule_request, chunks) F(schedule_request, update_every)                          \
+    F(schedule_request, memory_limit) F(schedule_request, activation) F(schedule_request, kept_for_weight)             \
+    F(schedule_request, pairs) F(schedule_request, skip) F(schedule_request, forward)                                  \
+    F(schedule_request, backward_input) F(schedule_request, backward_weight) F(schedule_request, communication)        \
+    F(schedule_generator, head) F(schedule_generator, bubble) F(schedule_generator, chunks)                            \
+    F(schedule_generator, skips) F(schedule_generator, streams) F(schedule_generator, searches)                        \
+    F(schedule_generator, pairs) F(schedule_generator, refuses) F(schedule_generator, make)
 
 #define PLUGIN_VALUES(V) V(OK) V(ERR_USAGE) V(ERR_PLAN) V(ERR_FILE) V(ERR_FORMAT) V(ERR_MEMORY) V(ERR_COMM)            \
     V(ERR_DEVICE) V(ERR_DIVERGED) V(ERR_INTERNAL) V(ERR_STOPPED) V(ERR_CHECK) V(ERROR_COUNT) V(F32) V(F64) V(BF16)     \

@@ -2,6 +2,7 @@
  * verify/reference/reference.c call these functions.  The only error is ERR_MEMORY; then close is still due. */
 #include "ref/model/modality.h"
 #include "ref/numeric/convert.h"
+#include "ref/ops/ops.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,8 +8,10 @@
 #define ORRERY_MODALITY_H
 
 #include "ref/model/param.h"
-#include "ref/model/transformer.h"
+#include "ref/model/observer.h"
 #include "ref/optim/optimizer.h"
+
+struct ops;
 
 struct modality {
     const char *name;                   /* in names of parameters and in messages */

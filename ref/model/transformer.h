@@ -17,18 +17,11 @@
 #define ORRERY_TRANSFORMER_H
 
 #include "ref/model/config.h"
+#include "ref/model/observer.h"
 #include "ref/model/operands.h"
 #include "ref/model/param.h"
 #include "ref/model/row_loss.h"
 #include "ref/ops/ops.h"
-
-/* Receives each tensor just after it was computed, and may change it. */
-struct observer {
-    /* name: "ln_1", "attn.qkv", ...; layer: -1 before the blocks, L after; gradient: t is the gradient of that tensor;
-     * terms: products that each element sums, the n of its rounding error. */
-    void (*see)(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms);
-    void *context;
-};
 
 /* Tensors that a block keeps from forward for backward.  U = up_width(); R = rows of the feed-forward: N; of a
  * mixture N k. */
