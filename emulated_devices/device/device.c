@@ -5,6 +5,7 @@
  */
 #include "emulated_devices/device/backend.h"
 #include "ref/exact/unrounded.h"
+#include "ref/machine/system.h"
 #include <stdlib.h>
 
 #ifdef NDEBUG
@@ -48,6 +49,9 @@ enum error_code device_open(struct device *device, const struct backend *backend
     return OK;
 }
 
+/* Freed memory up to so many bytes stays with a device that computes exactly: docs/checking/exact.md, cost. */
+enum { KEPT_PAGES = 1 << 30 };
+
 /* Backends of the host share ops_for; a GPU's operations add in its own order. */
 enum error_code device_compute_exactly(struct device *device, enum exact_rule rule, struct error *err)
 {
@@ -60,7 +64,10 @@ enum error_code device_compute_exactly(struct device *device, enum exact_rule ru
         return fail(err, ERR_USAGE, "--arithmetic %s: the backend %s adds in an order of its own: use --backend cpu",
                     name, device->backend->name);
     device->exact = rule, device->sums = EXACT;
-    if (device->backend->has_numbers) device->ops = ops;
+    if (!device->backend->has_numbers) return OK;
+    device->ops = ops;
+    /* Each product takes integers of 8 bytes, and gives them back. */
+    system_keep_pages(KEPT_PAGES);
     return OK;
 }
 

@@ -137,6 +137,11 @@ void *system_pages(size_t bytes, bool shared);
  *  the C library would move its own limit up as soon as one is freed.  Where it has no such limit, nothing happens. */
 void system_own_pages(int bytes);
 
+/** Memory that is freed stays with the program, up to so many bytes, and is taken again with its pages touched.
+ *  Otherwise the C library gives it back at once, and every block that is taken anew costs a page fault for each page.
+ *  Blocks of 32 MiB and more still are pages of their own.  Where the C library has no such limit, nothing happens. */
+void system_keep_pages(int bytes);
+
 /** pipe(2), or a pair of connected sockets, whose ends close at exec.  @return false: errno says why. */
 bool system_pipe(int ends[2]);
 bool system_sockets(int ends[2]);

@@ -303,6 +303,16 @@ void system_own_pages(int bytes)
 #endif
 }
 
+void system_keep_pages(int bytes)
+{
+#if defined(M_MMAP_THRESHOLD) && defined(M_TRIM_THRESHOLD)
+    enum { OWN_PAGES_FROM_AT_MOST = 32 << 20 };         /* the C library takes no more */
+    mallopt(M_MMAP_THRESHOLD, OWN_PAGES_FROM_AT_MOST), mallopt(M_TRIM_THRESHOLD, bytes);
+#else
+    (void)bytes;
+#endif
+}
+
 bool system_pipe(int ends[2]) { return pipe2(ends, O_CLOEXEC) == 0; }
 bool system_sockets(int ends[2]) { return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0; }
 int system_send_flags(int socket) { return (void)socket, MSG_NOSIGNAL; }

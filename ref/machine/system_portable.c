@@ -126,6 +126,7 @@ void *system_pages(size_t bytes, bool shared)
 }
 
 void system_own_pages(int bytes) { (void)bytes; }
+void system_keep_pages(int bytes) { (void)bytes; }
 
 static void close_at_exec(const int ends[2])
 {

@@ -4,6 +4,7 @@
  */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/device/device.h"
+#include "emulated_devices/schemes/attention/attention.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/model/config.h"
 #include "ref/model/kinds.h"
@@ -98,10 +99,30 @@ static void test_schemes_that_round_at_times(void **state)
     }
 }
 
+/* A scheme of a plug-in that adds in another order is refused on one device, too; one that permutes adds as one device
+ * does. */
+static void test_schemes_of_plug_ins(void **state)
+{
+    static struct attention_scheme copy[2];
+    static const char *const from[] = { "ring", "ulysses" }, *const name[] = { "plugged-ring", "plugged-ulysses" };
+    struct error err;
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        const struct attention_scheme *one;
+        struct plan p = exact_plan();
+        assert_int_equal(attention_scheme_find(&one, from[i], &err), OK);
+        copy[i] = *one, copy[i].head.name = name[i], copy[i].exact = false;
+        assert_int_equal(scheme_add(&copy[i].head, &err), OK);
+        p.attention = name[i];
+        expect(&p, i == 0, name[i]);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_formats), cmocka_unit_test(test_optimizers),
                                         cmocka_unit_test(test_models),
-                                        cmocka_unit_test(test_schemes_that_round_at_times) };
+                                        cmocka_unit_test(test_schemes_that_round_at_times),
+                                        cmocka_unit_test(test_schemes_of_plug_ins) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
