@@ -135,8 +135,8 @@ static enum error_code check_lists(const struct plan_space *space, struct error 
         if (space->only[d] == NULL) continue;
         if (d == BY_STAGES && is_one_cut(space->only[d])) {
             if (strlen(space->only[d]) >= sizeof (struct value_word))
-                e = fail(err, ERR_USAGE, "--stage-layers %.20s..: a search takes up to %zu letters; write .. for stages "
-                         "that share the other layers", space->only[d], sizeof (struct value_word) - 1);
+                e = fail(err, ERR_USAGE, "--stage-layers %.20s..: a search takes up to %zu letters; write .. for "
+                         "stages that share the other layers", space->only[d], sizeof (struct value_word) - 1);
             continue;
         }
         e = d == BY_MICROS || d == BY_CHUNKS || d == BY_SPLIT ? check_numbers(flags[d], space->only[d], err)
@@ -343,8 +343,8 @@ static bool set_stages(const char *list, struct plan *plan, int value)
     return list_has(list, stage_cuts[value]);
 }
 
-/* Set microbatches, recomputation, a split, shards, offloading, stages or chunks.  The result says whether the lists allow the
- * value. */
+/* Set microbatches, recomputation, a split, shards, offloading, stages or chunks.  The result says whether the lists
+ * allow the value. */
 static bool set_value(const struct plan_space *space, enum dimension dimension, struct plan *plan, int value)
 {
     switch (dimension) {
