@@ -263,7 +263,7 @@ picoseconds clock_host(struct clock *clock, const char *what, picoseconds from, 
                cost);
 }
 
-/* What a communication stream sent is done when the ports have moved all of it.  The streams that compute go on
+/* A communication stream is done when the ports have moved all that it sent.  The streams that compute go on
  * without their messages. */
 static void clock_settle(struct clock *clock, enum stream stream)
 {

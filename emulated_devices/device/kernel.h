@@ -11,7 +11,7 @@
  * operation takes the longer of arithmetic and memory traffic at the stated rates.  What a collective adds and copies
  * is part of its kernel, and starts nothing.
  *
- * clock.c asks for the time of each operation, plan/megatron.c and cli/calibrate/ for products.  Times are
+ * clock.c asks for the time of each operation, bench/calibrate/ for products.  Times are
  * picoseconds; no function here can fail.
  */
 #ifndef ORRERY_KERNEL_H

@@ -87,7 +87,7 @@ static void walk_free(struct walk *w, picoseconds until)
     }
 }
 
-/* Of others' time the message has an equal part.  Behind messages of its own stream it waits. */
+/* The message has an equal part of others' time.  Behind messages of its own stream it waits. */
 static void walk_busy(struct walk *w, const struct port_interval *interval)
 {
     const unsigned own = 1u << w->message->lane;

@@ -58,6 +58,7 @@ static enum error_code stage_plan(struct plan *q, const struct plan *p, const st
     memcpy(size, p->mesh.size, sizeof size);
     size[PP] = 1, size[DP] = copies;
     *q = *p;
+    q->stage_layers = NULL;
     q->model.L = layers;
     q->micros = q->chunks = 1;
     q->schedule = stage_key->splits ? "zb-h1" : schedule_generator_at(0)->head.name;

@@ -49,8 +49,11 @@ static enum error_code check_numbers(const char *flag, const char *list, struct 
 
 static const char *const recomputations[] = { "none", "selective", "selective++", "full" };
 static const char *const offloaded[] = { "none", "optimizer" };
+static const char *const stage_cuts[] = { "even", "embedding", "loss", "ends" };        /* stage_layers.h */
+static const int stage_ends[] = { 0, 1, 1, 2 };         /* ends of the model that count as a layer */
 enum {
-    RECOMPUTATIONS = sizeof recomputations / sizeof *recomputations, OFFLOADS = sizeof offloaded / sizeof *offloaded
+    RECOMPUTATIONS = sizeof recomputations / sizeof *recomputations, OFFLOADS = sizeof offloaded / sizeof *offloaded,
+    STAGE_CUTS = sizeof stage_cuts / sizeof *stage_cuts
 };
 
 /* Each dimension has a flag on the command line, for errors and for a plan's words. */
@@ -93,11 +96,18 @@ static size_t names_of(enum dimension dimension, const char *name[])
         name[n++] = scheme_at((enum scheme_kind)kind, i)->name;
     for (int i = 0; dimension == BY_RECOMPUTE && i < RECOMPUTATIONS; i++) name[n++] = recomputations[i];
     for (int i = 0; dimension == BY_OFFLOAD && i < OFFLOADS; i++) name[n++] = offloaded[i];
+    for (int i = 0; dimension == BY_STAGES && i < STAGE_CUTS; i++) name[n++] = stage_cuts[i];
     return n;
 }
 
 /* Whether an expert scheme orders rows by a table of tokens, which is made for one plan. */
 static bool needs_table(int scheme) { return expert_scheme_at(scheme)->predicts; }
+
+/* The word behind a flag. */
+struct value_word { char text[160]; };
+
+/* Whether a list is the layers of each stage, 7,8,8,7, which all plans with a pipeline then have. */
+static bool is_one_cut(const char *list) { return list && (list[0] == '.' || (list[0] >= '0' && list[0] <= '9')); }
 
 /* Check that every word of a list is a name of its dimension; the error suggests the most similar name. */
 static enum error_code check_names(enum dimension dimension, const char *list, struct error *err)
@@ -123,6 +133,12 @@ static enum error_code check_lists(const struct plan_space *space, struct error 
     enum error_code e = OK;
     for (enum dimension d = BY_MESH; d < DIMENSION_COUNT && !e; d++) {
         if (space->only[d] == NULL) continue;
+        if (d == BY_STAGES && is_one_cut(space->only[d])) {
+            if (strlen(space->only[d]) >= sizeof (struct value_word))
+                e = fail(err, ERR_USAGE, "--stage-layers %.20s..: a search takes up to %zu letters; write .. for "
+                         "stages that share the other layers", space->only[d], sizeof (struct value_word) - 1);
+            continue;
+        }
         e = d == BY_MICROS || d == BY_CHUNKS || d == BY_SPLIT ? check_numbers(flags[d], space->only[d], err)
                                              : check_names(d, space->only[d], err);
     }
@@ -290,8 +306,13 @@ static bool set_chunks(const struct plan_space *space, struct plan *plan, int va
     const struct schedule_generator *g = schedule_generator(plan->schedule, NULL);
     plan->chunks = g->chunks ? g->chunks : value + 1;
     if (g->chunks) return value == 0;
+    /* The ends of the model may count as layers; a list of all stages is checked with the plan. */
+    int64_t layers = plan->model.L;
+    for (int i = 0; i < STAGE_CUTS && plan->stage_layers; i++)
+        if (strcmp(plan->stage_layers, stage_cuts[i]) == 0) layers += stage_ends[i];
     return plan->mesh.size[PP] == 1 || plan_space_list_has(space->only[BY_CHUNKS], plan->chunks)
-               ? plan->chunks == 1 || plan->model.L % (plan->mesh.size[PP] * plan->chunks) == 0 : false;
+               ? plan->chunks == 1 || is_one_cut(plan->stage_layers)
+                 || layers % (plan->mesh.size[PP] * plan->chunks) == 0 : false;
 }
 
 int plan_space_values(const struct plan_space *space, enum dimension dimension, const struct plan *plan)
@@ -305,6 +326,7 @@ int plan_space_values(const struct plan_space *space, enum dimension dimension, 
     case BY_MICROS:    return divisors(plan->B / plan->mesh.size[DP]);
     case BY_RECOMPUTE: return RECOMPUTATIONS;
     case BY_OFFLOAD:   return OFFLOADS;
+    case BY_STAGES:    return pp == 1 ? 1 : STAGE_CUTS;
     case BY_SPLIT:     return arrange_split(space, plan, INT_MAX, &split);
     case BY_SHARDS:    return arrange_shards(space, plan, INT_MAX, shards);
     case BY_CHUNKS:    return pp == 1 ? 1 : (int)(plan->model.L / pp);
@@ -312,8 +334,17 @@ int plan_space_values(const struct plan_space *space, enum dimension dimension, 
     }
 }
 
-/* Set microbatches, recomputation, a split, shards, offloading or chunks.  The result says whether the lists allow the
- * value. */
+/* Set how many layers the stages have.  Without a list they have equally many. */
+static bool set_stages(const char *list, struct plan *plan, int value)
+{
+    const bool alone = plan->mesh.size[PP] == 1;
+    plan->stage_layers = alone ? NULL : is_one_cut(list) ? list : value ? stage_cuts[value] : NULL;
+    if (alone || list == NULL || is_one_cut(list)) return value == 0;
+    return list_has(list, stage_cuts[value]);
+}
+
+/* Set microbatches, recomputation, a split, shards, offloading, stages or chunks.  The result says whether the lists
+ * allow the value. */
 static bool set_value(const struct plan_space *space, enum dimension dimension, struct plan *plan, int value)
 {
     switch (dimension) {
@@ -330,6 +361,8 @@ static bool set_value(const struct plan_space *space, enum dimension dimension, 
     case BY_OFFLOAD:
         plan->data.offload = value ? 1u << OPTIMIZER : 0;
         return space->only[dimension] ? list_has(space->only[dimension], offloaded[value]) : value == 0;
+    case BY_STAGES:
+        return set_stages(space->only[dimension], plan, value);
     default:
         return set_chunks(space, plan, value);
     }
@@ -449,12 +482,10 @@ static void add_words(char *text, size_t size, const char *format, ...)
 
 /* These dimensions have words, in the order of the words. */
 static const enum dimension told[] = {
-    BY_TENSOR, BY_ATTENTION, BY_SPLIT, BY_EXPERTS, BY_DATA, BY_SHARDS, BY_SCHEDULE, BY_CHUNKS, BY_RECOMPUTE,
+    BY_TENSOR, BY_ATTENTION, BY_SPLIT, BY_EXPERTS, BY_DATA, BY_SHARDS, BY_SCHEDULE, BY_STAGES, BY_CHUNKS, BY_RECOMPUTE,
     BY_OFFLOAD, BY_MICROS
 };
 enum { TOLD = sizeof told / sizeof *told };
-
-struct value_word { char text[64]; };
 
 /* The words of a split behind --head-parallel. */
 static struct value_word split_word(const struct context_split *split)
@@ -473,7 +504,7 @@ static struct value_word value_word(const struct plan *plan, enum dimension dime
         [BY_TENSOR] = plan->tensor, [BY_ATTENTION] = plan->attention, [BY_EXPERTS] = plan->dispatch,
             [BY_DATA] = plan->data.scheme,
         [BY_SCHEDULE] = plan->schedule, [BY_RECOMPUTE] = plan->recompute, [BY_OFFLOAD] = plan->data.offload
-            ? "optimizer" : NULL,
+            ? "optimizer" : NULL, [BY_STAGES] = plan->stage_layers ? plan->stage_layers : "even",
     };
     const int number = dimension == BY_MICROS ? plan->micros : plan->chunks > 1 ? plan->chunks : 1;
     const int *const shards = plan->data.shards;
@@ -491,6 +522,7 @@ static bool has_word(const struct plan *plan, enum dimension dimension)
     const int kind = kind_of(dimension);
     if (kind >= 0) return splits(plan, (enum scheme_kind)kind);
     if (dimension == BY_SPLIT) return plan->split.heads > 0 && plan->mesh.size[CP] > 1;
+    if (dimension == BY_STAGES) return plan->stage_layers != NULL;
     if (dimension == BY_SHARDS) return plan->data.shards[0] > 0 && plan_copies(plan) > 1;
     return dimension == BY_MICROS
            || (dimension == BY_CHUNKS ? plan->chunks > 1 : dimension == BY_RECOMPUTE ? plan->recompute != NULL

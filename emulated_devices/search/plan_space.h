@@ -35,6 +35,7 @@ struct plan;
     X(BY_DATA,      "--data-parallel")          \
     X(BY_SHARDS,    "--shards")         /* of a data scheme that takes any: W,G,O */ \
     X(BY_SCHEDULE,  "--schedule")               \
+    X(BY_STAGES,    "--stage-layers")   /* layers of the stages; only even ones unless its list says so */ \
     X(BY_CHUNKS,    "--chunks")                 \
     X(BY_OFFLOAD,   "--offload")    /* of optimizer state; only if its list says so */
 

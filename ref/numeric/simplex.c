@@ -1,5 +1,5 @@
-/* simplex.c -- searches the least value of a function by moving the corners of a simplex.  bench/calibrate/fit.c and
- * bench/claims/fit.c fit numbers to measurements here.  `x` is the start, and afterwards the best point; the result
+/* simplex.c -- searches the least value of a function by moving the corners of a simplex.  bench/calibrate/fit.c
+ * fits numbers to measurements here.  `x` is the start, and afterwards the best point; the result
  * is its value.  No function reports errors. */
 #include "ref/numeric/simplex.h"
 #include <stdlib.h>

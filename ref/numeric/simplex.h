@@ -1,5 +1,5 @@
 /* simplex.h -- the least value of a function of a few numbers whose derivatives nobody knows.  bench/calibrate/fit.c
- * and bench/claims/fit.c call these functions.  No function returns an error code. */
+ * calls these functions.  No function returns an error code. */
 #ifndef ORRERY_SIMPLEX_H
 #define ORRERY_SIMPLEX_H
 

@@ -171,6 +171,28 @@ test_what_takes_part() {
     expect_status 0; expect_out '^ +1  --dp 2 --data-parallel half-states --micro 2$'
 }
 
+# Layers of the stages are a dimension if a list says so; of a large vocabulary the loss is worth a layer or more.
+test_stage_layers() {
+    local words='--model tiny:L=6,V=512 --batch 16 --recompute none' least=0 at cut
+    for cut in even embedding loss ends; do
+        run plan --pp 2 $words --micro 8 --schedule 1f1b --stage-layers $cut --json plan.json; expect_status 0
+        at=$(grep -o '"virtual_step_ps":[^,]*' plan.json | head -n 1 | tr -dc 0-9)
+        [ "$least" != 0 ] && [ "$at" -ge "$least" ] || { least=$at; best=$cut; }
+    done
+    [ "$best" = loss ] || complain "the fastest is $best, expected loss"
+    run search --devices 2 --pp 2 $words --micro 8 --schedule 1f1b --stage-layers even,embedding,loss,ends --json found.json; expect_status 0; expect_silent
+    expect_out '^   1  --pp 2 --schedule 1f1b --stage-layers loss --micro 8$'
+    grep -q "\"virtual_step_ps\":$(printf '\t')$least,*\$" found.json || complain "the search has no plan of $least ps"
+    run search --devices 2 --pp 2 $words --micro 8 --schedule 1f1b; expect_status 0; expect_out '^   1  --pp 2 --schedule 1f1b --micro 8$'
+    # Layers of each stage are those of every plan with a pipeline; others that the words allow are left out.
+    run search --devices 2 --pp 1,2 --dp 1,2 $words --stage-layers 4,2; expect_status 0; expect_out '--pp 2 .*--stage-layers 4,2'
+    expect_no_out '^ +[0-9]+  .*--dp 2 .*--stage-layers'
+    run plan --devices 2 --pp 2 $words --micro 8 --schedule 1f1b --stage-layers loss,even; expect_status 0; expect_out '^chosen +--pp 2 --schedule 1f1b --stage-layers loss --micro 8$'
+    run search --devices 2 --pp 2 $words --stage-layers los;      expect_status 2; expect_error '--stage-layers los: there is no such choice; did you mean loss'
+    run search --devices 2 --pp 2 $words --stage-layers 4,2,1;    expect_status 2; expect_error '--stage-layers 4,2,1: has 3 numbers, but stages number 2'
+    run search --planner alpa --devices 2 $words --stage-layers loss; expect_status 2; expect_error '--stage-layers: plans by layers'
+}
+
 test_refusals() {
     run search --help;                                      expect_status 0; expect_out '^usage: orrery search'; expect_no_out '--check '
     run search;                                             expect_status 2; expect_error '--devices'
@@ -198,4 +220,4 @@ test_out() {
     run search --devices 4 --model tiny --batch 8 --out none/best.yaml;    expect_status 1;    expect_error '--out none/best.yaml: '
 }
 
-run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_likes test_early_answers test_what_takes_part test_refusals test_out
+run_tests test_plans_run test_rows_differ test_memory test_replayed test_mixture test_balance test_named_ones_take_part test_why_none test_likes test_early_answers test_what_takes_part test_stage_layers test_refusals test_out

@@ -99,7 +99,8 @@ static enum error_code two_sendings(struct world *w, unsigned seed, struct error
 }
 
 /* In line: one after the other, and computing is hidden.  Apart: both messages have their latency at once, and each has
- * half of the port, so that the second is done when the port has moved both; what is waited for at once is before the computing. */
+ * half of the port, so that the second is done when the port has moved both; what is waited for at once is before the
+ * computing. */
 static picoseconds by_hand(bool in_line, bool waits)
 {
     const picoseconds bytes = BYTES * PER_BYTE;
@@ -129,7 +130,8 @@ static void test_two_sendings(void **state)
 }
 
 /* Weights, gradients behind them, and a collective for which the device waits and then computes.  With two streams the
- * collective has half of the port, since the weights have the other half; with three the gradients have a third, too. */
+ * collective has half of the port, since the weights have the other half; with three the gradients have a third,
+ * too. */
 static enum error_code needed_last(struct world *w, unsigned seed, struct error *e)
 {
     (void)seed;

@@ -59,8 +59,8 @@ static struct layer_search solve(const struct layer_table *t, const char *name, 
 }
 
 /* Four layers on four devices, eight microbatches.  One copy of a layer takes 10: four stages, 8 x 10 without a drain,
- * and 4 x 10 + 7 x 10 = 110 with one.  Two copies take 6: two stages of 12, 8 x 12 = 96 without, 24 + 7 x 12 = 108 with.
- * So 2BW takes the deep pipeline, which 1F1B would not, unless its 10 bytes of a stage do not fit, but 8 do. */
+ * and 4 x 10 + 7 x 10 = 110 with one.  Two copies take 6: two stages of 12, 8 x 12 = 96 without, 24 + 7 x 12 = 108
+ * with.  So 2BW takes the deep pipeline, which 1F1B would not, unless its 10 bytes of a stage do not fit, but 8 do. */
 static void test_two_versions_of_weights(void **state)
 {
     static const struct { uint64_t memory; picoseconds predicted, time; int stages; } wants[] = {
@@ -77,7 +77,8 @@ static void test_two_versions_of_weights(void **state)
             /* No stages of five layers are even. */
             assert_int_equal(s.found, layers == 4 && wants[i].stages > 0);
             if (!s.found) continue;
-            if (s.predicted != wants[i].predicted || s.verdict.time != wants[i].time || s.best.stages != wants[i].stages)
+            if (s.predicted != wants[i].predicted || s.verdict.time != wants[i].time
+                || s.best.stages != wants[i].stages)
                 fail_msg("memory %d: %d stages, %lld ps of the planner's own, %lld by the table", (int)wants[i].memory,
                          s.best.stages, (long long)s.predicted, (long long)s.verdict.time);
         }

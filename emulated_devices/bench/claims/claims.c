@@ -1,5 +1,5 @@
-/* claims.c -- reads files of published numbers into struct claims.  bench/claims/fit.c, cli/bench/published.c and
- * other tables of cli/bench call claims_find.  An unknown name is ERR_FILE, a wrong line is ERR_FORMAT; without
+/* claims.c -- reads files of published numbers into struct claims.  cli/bench/published.c and other
+ * tables of cli/bench call claims_find.  An unknown name is ERR_FILE, a wrong line is ERR_FORMAT; without
  * memory the code is ERR_MEMORY.  After an error the claims are freed. */
 #include "emulated_devices/bench/claims/claims.h"
 #include "ref/io/output.h"

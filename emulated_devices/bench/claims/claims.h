@@ -29,7 +29,7 @@
  * `sample: 36` has one row of 36 computed, and the others only if all are wanted.
  *
  * A cell "-" in a column of numbers is not published.  Cells are separated by blanks or commas; one with blanks stands
- * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.  fit.c,
+ * in quotation marks.  The files are golden/published/NAME.txt; the program has them all.
  * cli/bench/claims_table.c, cli/bench/published.c and cli/bench/schedules.c call these functions.
  */
 #ifndef ORRERY_CLAIMS_H

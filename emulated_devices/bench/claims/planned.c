@@ -114,22 +114,23 @@ static enum error_code gpt_take(struct gpt_step *step, const struct claim *claim
     return claim_take(&sizes, table, err);
 }
 
-static enum error_code gpt_check(const struct gpt_step *s, struct error *err)
+static enum error_code gpt_check(const struct gpt_step *step, struct error *err)
 {
-    const char *const why = (int64_t)s->tp * s->dp * s->pp != s->devices
+    const char *const why = (int64_t)step->tp * step->dp * step->pp != step->devices
         ? "tp, dp and pp do not make the number of devices"
-        : s->batch % ((int64_t)s->dp * s->micro) != 0 ? "the batch is not whole microbatches" : NULL;
+        : step->batch % ((int64_t)step->dp * step->micro) != 0 ? "the batch is not whole microbatches" : NULL;
     if (!why) return OK;
-    return fail(err, ERR_PLAN, "tp %d, dp %d, pp %d of %d devices: %s", s->tp, s->dp, s->pp, s->devices, why);
+    return fail(err, ERR_PLAN, "tp %d, dp %d, pp %d of %d devices: %s", step->tp, step->dp, step->pp, step->devices,
+                why);
 }
 
 /* A GPT has 12 D^2 and 13 D parameters in a layer, and V + S rows of embeddings (arXiv:2104.04473, section 5.1). */
-static void gpt_name(struct claim *claim, const struct gpt_step *s)
+static void gpt_name(struct claim *claim, const struct gpt_step *step)
 {
-    const double width = s->width, parameters = 12 * s->layers * width * width * (1 + 13 / (12 * width))
-        + (GPT_VOCABULARY + s->tokens) * width;
-    snprintf(claim->what, sizeof claim->what, "%.1fB on %d: tp %d pp %d dp %d, %d of %d", parameters / 1e9, s->devices,
-             s->tp, s->pp, s->dp, s->micro, s->batch);
+    const double width = step->width, parameters = 12 * step->layers * width * width * (1 + 13 / (12 * width))
+        + (GPT_VOCABULARY + step->tokens) * width;
+    snprintf(claim->what, sizeof claim->what, "%.1fB on %d: tp %d pp %d dp %d, %d of %d", parameters / 1e9,
+             step->devices, step->tp, step->pp, step->dp, step->micro, step->batch);
 }
 
 enum error_code quantity_gpt_milliseconds(struct claim *claim, const struct claims_setting *setting, struct error *err)

@@ -25,7 +25,7 @@ bool layered_asked(void)
 /* Plans by layers have stages of sections; these words are of other plans. */
 static enum error_code check_words(const struct searched *searched, struct error *err)
 {
-    static const char *const flags[] = { "--pp", "--schedule", "--chunks", "--offload",
+    static const char *const flags[] = { "--pp", "--schedule", "--stage-layers", "--chunks", "--offload",
                                          "--head-parallel", "--ring-window", "--context-first" },
         *const ends[] = { "--plans", "--seconds", "--top" };
     const struct train_options *const o = searched->options;

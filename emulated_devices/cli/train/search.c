@@ -34,7 +34,7 @@ const char *const search_without[] = {
     "--context-first", "--dispatch", "--degree", "--row-parts", "--copies",
     "--copies-to-all", "--copy-again", "--owners", "--affinity", "--recompute", "--schedule", "--chunks", "--skip",
     "--update-every", "--micro", "--data-parallel", "--zero", "--shards", "--local-steps", "--outer-lr",
-    "--outer-momentum", "--micro-tokens", "--offload", "--placement", "--perturb", NULL
+    "--outer-momentum", "--micro-tokens", "--offload", "--placement", "--perturb", "--stage-layers", NULL
 };
 
 /* Both commands say anew what they search by default. */
@@ -87,6 +87,9 @@ const struct option search_options[] = {
     LIST("--data-parallel", space.only[BY_DATA], "schemes over dp"),
     { "--zero", "LIST", OPTION_STRING, &search_asked.zero, .help = "stages of ZeRO, 0 to 3: ddp, zero1, zero2, zero3" },
     LIST("--schedule", space.only[BY_SCHEDULE], "schedules over pp"),
+    { "--stage-layers", "LIST", OPTION_STRING, &search_asked.space.only[BY_STAGES],
+      .help = "layers of the stages of a pipeline: even, embedding, loss, ends; or those of each stage, 7,8,8,7, for "
+              "all plans; default: even" },
     LIST("--chunks", space.only[BY_CHUNKS],
          "stages on each device of a pipeline, where the schedule leaves it free"),
     { "--offload", "LIST", OPTION_STRING, &search_asked.space.only[BY_OFFLOAD],

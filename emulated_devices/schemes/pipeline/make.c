@@ -1,7 +1,7 @@
 /* make.c -- makes a schedule by name, and refuses invalid requests.
  *
- * load.c calls schedule_make for every name that is no file.  cli/bench/schedules.c and plan/megatron.c call
- * schedule_make directly.  The errors are ERR_USAGE for an unknown name, ERR_PLAN for a refused request, and
+ * load.c calls schedule_make for every name that is no file.  cli/bench/schedules.c calls schedule_make
+ * directly.  The errors are ERR_USAGE for an unknown name, ERR_PLAN for a refused request, and
  * ERR_MEMORY.
  */
 #include "emulated_devices/schemes/pipeline/schedules/generate.h"

@@ -1,6 +1,6 @@
 /* timing.c -- an event-driven clock for schedules.
  *
- * The times come from the caller, such as search/estimate.c, plan/megatron.c and cli/show/schedule.c.  The file
+ * The times come from the caller, such as search/estimate.c and cli/show/schedule.c.  The file
  * draw/timeline.c fills a timing with measured times instead and calls timing_summarise.  The errors are ERR_MEMORY,
  * and ERR_PLAN for a schedule that does not finish.  After an error nothing is left to free.
  */

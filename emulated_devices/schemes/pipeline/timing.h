@@ -5,7 +5,7 @@
  * bubble rates (P. Qi et al., arXiv:2401.10241, tables 5 and 6) use this model.  The time is a lower bound: contention
  * is not modelled.
  *
- * search/estimate.c and plan/megatron.c time a plan with this clock.  cli/show/schedule.c, cli/bench/schedules.c and
+ * search/estimate.c times a plan with this clock.  cli/show/schedule.c, cli/bench/schedules.c and
  * draw/timeline.c print a timing.
  */
 #ifndef ORRERY_PIPELINE_TIMING_H
