@@ -7,7 +7,6 @@
 #include "ref/machine/measure.h"
 #include "ref/machine/system.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -61,7 +60,7 @@ static enum error_code take_pages(const struct snapshot_memory *memory, uint64_t
     if (need > left)
         return fail(err, ERR_MEMORY, "--survive: the snapshots need %s of memory; this machine has %s left",
                     size_format(need).text, size_format(left).text);
-    const int why = memory->file < 0 ? errno : posix_fallocate(memory->file, 0, (off_t)need);
+    const int why = memory->file < 0 ? errno : system_memory_take(memory->file, need);
     if (why)
         return fail(err, ERR_MEMORY, "--survive: the snapshots need %s of shared memory: %s", size_format(need).text,
                     strerror(why));

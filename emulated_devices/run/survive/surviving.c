@@ -58,7 +58,7 @@ static enum error_code write_state(struct surviving *surviving, struct trainer *
 
 /* The snapshot has what the device had, and the trainer takes what it wants: less, where it makes rounded weights of
  * its masters. */
-static enum error_code read_tensor(const struct collection *collection, int tensor, int device, const char **from,
+static enum error_code surviving_read(const struct collection *collection, int tensor, int device, const char **from,
                                    struct carried *comes, struct error *err)
 {
     struct boxes has = { 0 }, *const wants = &comes->boxes[tensor];
@@ -82,7 +82,7 @@ static enum error_code read_state(struct surviving *surviving, int device, struc
     enum error_code e = from ? carried_take(comes, collection, device, NULL, err)
         : fail(err, ERR_INTERNAL, "device %d has no snapshot of step %lld", device,
                (long long)surviving->memory.front->from);
-    for (int t = 0; t < collection->count && !e; t++) e = read_tensor(collection, t, device, &from, comes, err);
+    for (int t = 0; t < collection->count && !e; t++) e = surviving_read(collection, t, device, &from, comes, err);
     return e;
 }
 
