@@ -152,7 +152,7 @@ void surviving_json(cJSON *root, const struct train_options *options)
         const struct survived_kill *const k = &front->kill[i];
         cJSON *const row = json_add(json_row(kills), "cause %s from_step %g", k->cause,
                                     (double)(k->from >= 0 ? k->from : front->first));
-        json_add(row, "snapshots %hhd ended_seconds %g", k->from >= 0, k->ended - k->died);
+        json_add(row, "snapshots %hhd ended_seconds %g", (bool)(k->from >= 0), k->ended - k->died);
         /* Who is killed before the first step has ended leaves no later times. */
         if (k->stepped > 0)
             json_add(row, "began_seconds %g stepped_seconds %g processor_seconds %g", k->began - k->died,
