@@ -30,7 +30,7 @@ static int group_left(const int size[RECOVERY_AXES], int rank, int axis, int los
 }
 
 /* All meet at the first member, and each connects with the next one of the ring. */
-static void open_group(struct opened *opened, const int *member, int members)
+static void recovery_meet(struct opened *opened, const int *member, int members)
 {
     for (int i = 1; i < members; i++) open_between(opened, member[0], member[i]);
     for (int i = 0; i < members && members > 1 && !(members == 2 && i == 1); i++)
@@ -52,7 +52,7 @@ static void open_axis(struct opened *opened, const int size[RECOVERY_AXES], int 
         if (rank / stride % size[axis] != 0 || size[axis] == 1) continue;
         const bool hit = has_lost(size, rank, axis, lost);
         const int left = group_left(size, rank, axis, lost, member);
-        if (way == REBUILD_FULL || (way == REBUILD_PARTIAL && hit)) open_group(opened, member, left);
+        if (way == REBUILD_FULL || (way == REBUILD_PARTIAL && hit)) recovery_meet(opened, member, left);
         const int at = lost / stride % size[axis];      /* the lost device's neighbours have met where 3 were a ring */
         if (way == REBUILD_IN_PLACE && hit && left > 2)
             open_between(opened, member[(at + left - 1) % left], member[at % left]);

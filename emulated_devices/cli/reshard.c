@@ -1,6 +1,7 @@
-/* reshard.c -- `orrery reshard`: a sharded checkpoint for another mesh, or a model for other programs.  main.c calls command_reshard().  Errors:
- * ERR_USAGE of the words, ERR_PLAN of a mesh that the state does not fit, ERR_FORMAT and ERR_FILE of the folders,
- * ERR_CHECK if other bytes were moved than foreseen. */
+/* reshard.c -- `orrery reshard`: a sharded checkpoint for another mesh, or a model for other programs.
+ * main.c calls command_reshard().  Errors: ERR_USAGE of the words, ERR_PLAN of a mesh that the state does not fit,
+ * ERR_FORMAT and ERR_FILE of the folders, ERR_CHECK if other bytes were moved than foreseen.
+ */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/cli/train/mesh_words.h"
 #include "emulated_devices/cli/train/train.h"

@@ -1,5 +1,6 @@
 /* stopping.c -- notes a signal that asks a run to end after its step.  run/session.c installs the handlers;
- * run/between.c asks between steps.  Among launched devices, only the one that speaks listens.  No function reports errors. */
+ * run/between.c asks between steps.  Among launched devices, only the one that speaks listens.  No function reports
+ * errors. */
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/launch/launch.h"
 #include <signal.h>

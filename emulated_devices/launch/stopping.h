@@ -1,7 +1,8 @@
 /* stopping.h -- ends a run after the step that it is at, when a signal asks for it.
  *
  * SIGINT and SIGTERM ask.  One that comes more than a second after the first ends the process at once.  Devices that
- * launch_devices has started are asked by it, through the one that speaks: SIGUSR1 stands for SIGINT, SIGUSR2 for SIGTERM.
+ * launch_devices has started are asked by it, through the one that speaks: SIGUSR1 stands for SIGINT, SIGUSR2 for
+ * SIGTERM.
  * run/between.c, run/log.c, run/report/report_json.c and run/session.c call these functions.  No function returns an
  * error code.
  */

@@ -124,6 +124,9 @@ int system_memory_make(char path[SYSTEM_PATH]);
 /** Open such a file of another process.  @return its descriptor, or -1. */
 int system_memory_join(const char *path);
 
+/** Take the memory of all bytes of such a file now, from its beginning.  @return 0, or errno: there is not so much. */
+int system_memory_take(int file, uint64_t bytes);
+
 /** The processes that need it have opened it: its name can go.  Without this call a name may stay for ever. */
 void system_memory_unname(const char *path);
 

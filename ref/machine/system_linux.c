@@ -284,6 +284,7 @@ int system_memory_make(char path[SYSTEM_PATH])
 }
 
 int system_memory_join(const char *path) { return open(path, O_RDWR | O_CLOEXEC); }
+int system_memory_take(int file, uint64_t bytes) { return posix_fallocate(file, 0, (off_t)bytes); }
 void system_memory_unname(const char *path) { (void)path; }
 bool system_memory_vanishes(void) { return true; }
 

@@ -115,6 +115,7 @@ int system_memory_make(char path[SYSTEM_PATH])
 }
 
 int system_memory_join(const char *path) { return shm_open(path, O_RDWR, 0); }
+int system_memory_take(int file, uint64_t bytes) { return ftruncate(file, (off_t)bytes) == 0 ? 0 : errno; }
 void system_memory_unname(const char *path) { shm_unlink(path); }
 bool system_memory_vanishes(void) { return false; }
 

@@ -70,9 +70,11 @@ test_device_0() {
     run $words;                                         expect_status 0
     losses_of >whole; grep '^bits' "$place/out" >>whole
     echo '4 --dp 3' >back
-    run $words --lose 2:0:backward --elastic back --save saved;       expect_status 0; expect_silent
+    run $words --lose 2:0:backward --elastic back --save saved --json back.json;      expect_status 0; expect_silent
     { losses_of; grep '^bits' "$place/out"; } >lost
     expect_same whole lost
+    [ "$(awk '/"earlier_losses":/ { print; exit }' back.json | grep -oE '[0-9]+\.[0-9]+' | wc -l)" = 4 ] ||
+        complain 'the JSON does not have the losses that another device reported'
     run train --resume saved --steps 0;                 expect_status 0; expect_silent
     [ "$TIER" = verify ] || return 0
     loses '--pp 3 --micro 2' '2:0:gather'

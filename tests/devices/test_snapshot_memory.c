@@ -1,5 +1,5 @@
-/* Snapshots of devices in memory that outlives their process: a process is killed after every one of its actions, and the
- * latest step that all devices have is found, whole; after that the steps are written anew, and nothing old counts.
+/* Snapshots of devices in memory that outlives their process: a process is killed after every one of its actions, and
+ * the latest step that all devices have is found, whole; after that the steps are written anew, and nothing old counts.
  */
 #include "emulated_devices/run/survive/snapshot_memory.h"
 #include "ref/machine/system.h"
@@ -44,8 +44,9 @@ static void write_until_killed(struct snapshot_memory *memory, int64_t step, int
             char *const half = snapshot_memory_begin(memory, d, step);
             act(&left);
             for (int piece = 0; half && piece < PIECES; piece++) {
-                for (uint64_t i = (uint64_t)piece * bytes[d] / PIECES; i < (uint64_t)(piece + 1) * bytes[d] / PIECES; i++)
-                    half[i] = state_at(d, step, i, process);
+                const uint64_t from = (uint64_t)piece * bytes[d] / PIECES,
+                    to = (uint64_t)(piece + 1) * bytes[d] / PIECES;
+                for (uint64_t i = from; i < to; i++) half[i] = state_at(d, step, i, process);
                 act(&left);
             }
             if (half) snapshot_memory_commit(memory, d, step);
@@ -68,11 +69,12 @@ static void expect_states(const struct snapshot_memory *memory, int64_t step, in
 {
     for (int d = 0; d < DEVICES; d++) {
         const char *const state = snapshot_memory_find(memory, d, step);
-        if (state == NULL) fail_msg("killed after %d actions: device %d has no state of step %d", killed_after, d, (int)step);
+        if (state == NULL)
+            fail_msg("killed after %d actions: device %d has no state of step %d", killed_after, d, (int)step);
         for (uint64_t i = 0; i < bytes[d]; i++)
             if (state[i] != state_at(d, step, i, process))
-                fail_msg("killed after %d actions: byte %d of device %d is not that of step %d", killed_after, (int)i, d,
-                         (int)step);
+                fail_msg("killed after %d actions: byte %d of device %d is not that of step %d", killed_after, (int)i,
+                         d, (int)step);
     }
 }
 
@@ -96,7 +98,8 @@ static void test_killed_after_every_action(void **state)
     }
 }
 
-/* The second process has other states, as a run has whose sums are not exact: none of the first's later ones may count. */
+/* The second process has other states, as a run has whose sums are not exact: none of the first's later ones may
+ * count. */
 static void test_begun_again_after_every_action(void **state)
 {
     (void)state;

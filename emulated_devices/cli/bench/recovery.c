@@ -36,8 +36,8 @@ static enum error_code print_groups(const struct recovery_asked *asked, struct e
         table_drop(&t);
         return e;
     }
-    say(stdout, 0, "Groups: device %d of dp %d x tp %d x pp %d is lost; a connection takes %g ms (assumed: --connect)\n",
-        asked->lost, asked->size[0], asked->size[1], asked->size[2], asked->connect);
+    say(stdout, 0, "Groups: device %d of dp %d x tp %d x pp %d is lost; a connection takes %g ms (assumed: "
+        "--connect)\n", asked->lost, asked->size[0], asked->size[1], asked->size[2], asked->connect);
     table_end(&t);
     return OK;
 }

@@ -72,7 +72,7 @@ struct elastic_device {
     uint64_t print;                     /* the fingerprint of all weights, between two phases */
 };
 
-/* ---- who reports -------------------------------------------------------------------------------------------------- */
+/* ---- who reports ------------------------------------------------------------------------------------------------- */
 
 /* Rank 0 of a phase reports, and knows what has come of it.  If device 0 is lost, that is another device of the job. */
 static int speaker_of(const struct elastic *elastic, int number)
@@ -81,7 +81,7 @@ static int speaker_of(const struct elastic *elastic, int number)
     return process ? process[0] : 0;
 }
 
-/* What a phase leaves: all devices get it from the one that reported, since any of them may report the next. */
+/* A phase leaves this to all devices: the one that reported tells them, since any of them may report the next. */
 struct phase_left { uint64_t print; int64_t losses; picoseconds done, noticed, agreed; int32_t stopped; };
 
 /* Bring the bytes of one device to rank 0, and tell them to all. */
@@ -383,7 +383,9 @@ enum error_code elastic_run(struct comm *comm, const struct train_options *optio
     bool stopped = false;
     enum error_code e = device.now ? OK : fail(err, ERR_MEMORY, "no memory for a mesh");
     const bool open = !e && (e = outlined_open(device.now, &options->plan, FOR_DEVICES, -1, err)) == OK;
-    elastic->loss = calloc((size_t)options->steps + 1, sizeof *elastic->loss), elastic->losses = 0;
+    /* Devices of one process share the list: the first makes it, and nobody frees it before all have ended. */
+    if (elastic->loss == NULL) elastic->loss = calloc((size_t)options->steps + 1, sizeof *elastic->loss);
+    elastic->losses = 0;
     if (!e && elastic->loss == NULL)
         e = fail(err, ERR_MEMORY, "no memory for the losses of %lld steps", (long long)options->steps);
     e = comm_agree(comm, e, err);
@@ -391,6 +393,7 @@ enum error_code elastic_run(struct comm *comm, const struct train_options *optio
         if (n > 0) e = elastic_about(options, n - 1, change_mesh(&device, n - 1, err), err);
         if (!e) e = run_phase(&device, n, data, overridden, status, &stopped, err);
     }
+    e = comm_agree(comm, e, err);
     carried_free(&device.numbers);
     if (open) outlined_close(device.now);
     free(device.now), free(device.places), free(elastic->loss);

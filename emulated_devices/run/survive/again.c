@@ -1,4 +1,5 @@
-/* again.c -- the launcher of a run that survives kills: it makes the memory for snapshots, and starts the devices again.
+/* again.c -- the launcher of a run that survives kills: it makes the memory for snapshots, and starts the devices
+ * again.
  * cli/train/train.c calls.  Errors are those of the memory, before a device starts, and of launch_devices_again. */
 #include "emulated_devices/launch/launch.h"
 #include "emulated_devices/model/collection/snapshot.h"

@@ -7,8 +7,6 @@
 #include "ref/machine/measure.h"
 #include "ref/machine/system.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,7 +59,7 @@ static enum error_code take_pages(const struct snapshot_memory *memory, uint64_t
     if (need > left)
         return fail(err, ERR_MEMORY, "--survive: the snapshots need %s of memory; this machine has %s left",
                     size_format(need).text, size_format(left).text);
-    const int why = memory->file < 0 ? errno : posix_fallocate(memory->file, 0, (off_t)need);
+    const int why = memory->file < 0 ? errno : system_memory_take(memory->file, need);
     if (why)
         return fail(err, ERR_MEMORY, "--survive: the snapshots need %s of shared memory: %s", size_format(need).text,
                     strerror(why));
@@ -89,7 +87,7 @@ enum error_code snapshot_memory_make(struct snapshot_memory *memory, const uint6
         .token = (uint64_t)(measure_now() * 1e9) << 20 ^ (uint64_t)getpid(), .bytes = need, .devices = devices,
         .most = most, .first = first, .steps = steps, .from = -1 };
     lay_out(memory, bytes);
-    snprintf(place, sizeof place, "%s %" PRIu64, path, memory->front->token);
+    snprintf(place, sizeof place, "%s %llu", path, (unsigned long long)memory->front->token);
     setenv(PLACE_VARIABLE, place, 1);
     return OK;
 }
@@ -99,9 +97,9 @@ static void map_told(struct snapshot_memory *memory)
 {
     const char *const told = getenv(PLACE_VARIABLE);
     char path[SYSTEM_PATH];
-    uint64_t token;
+    unsigned long long token;
     struct stat st;
-    if (told == NULL || sscanf(told, "%63s %" SCNu64, path, &token) != 2) return;
+    if (told == NULL || sscanf(told, "%63s %llu", path, &token) != 2) return;
     const int file = system_memory_join(path);
     if (file < 0) return;
     const bool large = fstat(file, &st) == 0 && st.st_size >= (off_t)sizeof *memory->front;

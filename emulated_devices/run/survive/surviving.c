@@ -58,7 +58,7 @@ static enum error_code write_state(struct surviving *surviving, struct trainer *
 
 /* The snapshot has what the device had, and the trainer takes what it wants: less, where it makes rounded weights of
  * its masters. */
-static enum error_code read_tensor(const struct collection *collection, int tensor, int device, const char **from,
+static enum error_code surviving_read(const struct collection *collection, int tensor, int device, const char **from,
                                    struct carried *comes, struct error *err)
 {
     struct boxes has = { 0 }, *const wants = &comes->boxes[tensor];
@@ -82,7 +82,7 @@ static enum error_code read_state(struct surviving *surviving, int device, struc
     enum error_code e = from ? carried_take(comes, collection, device, NULL, err)
         : fail(err, ERR_INTERNAL, "device %d has no snapshot of step %lld", device,
                (long long)surviving->memory.front->from);
-    for (int t = 0; t < collection->count && !e; t++) e = read_tensor(collection, t, device, &from, comes, err);
+    for (int t = 0; t < collection->count && !e; t++) e = surviving_read(collection, t, device, &from, comes, err);
     return e;
 }
 
@@ -152,7 +152,7 @@ void surviving_json(cJSON *root, const struct train_options *options)
         const struct survived_kill *const k = &front->kill[i];
         cJSON *const row = json_add(json_row(kills), "cause %s from_step %g", k->cause,
                                     (double)(k->from >= 0 ? k->from : front->first));
-        json_add(row, "snapshots %hhd ended_seconds %g", k->from >= 0, k->ended - k->died);
+        json_add(row, "snapshots %hhd ended_seconds %g", (bool)(k->from >= 0), k->ended - k->died);
         /* Who is killed before the first step has ended leaves no later times. */
         if (k->stepped > 0)
             json_add(row, "began_seconds %g stepped_seconds %g processor_seconds %g", k->began - k->died,

@@ -110,11 +110,11 @@ void output_options(struct option_list *to, struct train_options *options, struc
                   "7:3:backward: the others finish the step without it, from snapshots on neighbours; moments: "
                   "forward, backward, reduction, update, gather, save; default: forward (docs/using/jobs.md)" },
         { "--raise", "PERCENT", OPTION_INT, &options->raise, .min = 1, .max = 100,
-          .help = "with --lose: afterwards the devices with the most work compute at a higher clock rate, by at most so "
-                  "many percent of their usual one; default: clock rates stay" },
+          .help = "with --lose: afterwards the devices with the most work compute at a higher clock rate, by at most "
+                  "so many percent of their usual one; default: clock rates stay" },
         { "--survive", "KILLS", OPTION_INT, &options->survive, .min = 1, .max = KILLS_MOST,
-          .help = "if a process of the run is killed, start all devices again, at most so many times, from snapshots of "
-                  "every step in memory that survives them: nothing is lost but the step (docs/using/jobs.md)" },
+          .help = "if a process of the run is killed, start all devices again, at most so many times, from snapshots "
+                  "of every step in memory that survives them: nothing is lost but the step (docs/using/jobs.md)" },
         { "--sharded", NULL, OPTION_SWITCH, &options->sharded,
           .help = "with --save: every device writes its own part of the weights and states into a file of its own, "
                   "which any mesh can read (docs/using/jobs.md)" },
