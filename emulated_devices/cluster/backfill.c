@@ -31,7 +31,7 @@ static enum error_code list_endings(const struct scheduling *scheduling, struct 
         int64_t time;
         if (devices == 0) continue;
         e = scheduling_time(scheduling, a, devices, a->next.clock, &time, err);
-        /* What moves now, or starts again, has not begun its steps: `since` is when it begins. */
+        /* A job that moves now, or starts again, begins its steps at `since`. */
         const int64_t from = a->since > scheduling->now ? a->since : scheduling->now;
         if (!e) ending[(*endings)++] = (struct ending){ from + time, a };
     }

@@ -63,7 +63,7 @@ enum error_code books_open_piece(struct engine *engine, struct engine_job *job, 
         books_flush_device(engine, d);
         engine->owner[d] = job->active.number;
     }
-    job->piece = (struct job_piece){ job->active.number, a->place, a->devices, a->clock, now, now + moves, now };
+    job->piece = (struct job_piece){ job->active.number, a->place, a->devices, a->clock, now, now + moves, now, 0 };
     job->left = job->active.left, job->served = job->active.served;
     job->active.since = now + moves;
     return OK;
@@ -98,7 +98,7 @@ enum error_code books_close_piece(struct engine *engine, struct engine_job *job,
         engine->owner[d] = OWNER_NONE, engine->since[d] = now;
     }
     const int64_t energy = p->devices * ((began - p->from + ran - computing) * power->steady + computing * watts);
-    o->energy += energy, engine->out->energy += energy;
+    p->energy = energy, o->energy += energy, engine->out->energy += energy;
     o->served += p->devices * (now - p->from), o->done += job->left - job->active.left;
     if (now == p->from) return OK;
     return keep_piece(engine->out, p, err);

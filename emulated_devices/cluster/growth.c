@@ -73,7 +73,7 @@ static bool choose_leanest(struct growth_job *job, int clocks)
     return false;
 }
 
-/* What a job gains by a growth, for what it costs; 0: nothing. */
+/* This divides what a job gains by a growth by what the growth costs; 0: the job gains nothing. */
 static double priority_of(const struct growth_job *job, int size, int clock)
 {
     const double time = job->of->seconds[job->size][job->clock], energy = job->of->joules[job->size][job->clock];

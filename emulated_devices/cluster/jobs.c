@@ -137,7 +137,7 @@ static char *cut_cell(char *text, char **rest)
     return text;
 }
 
-/* Which column each cell of a line is; `is` of the heading. */
+/* This says which column each cell of a line is. */
 struct heading { int is[COLUMNS], count; };
 
 static enum error_code cut_line(char *cell[COLUMNS], char *text, const char *path, int64_t line, int cells,
@@ -183,7 +183,7 @@ static enum error_code read_heading(struct heading *heading, char *text, const c
 
 /* ---- cells ------------------------------------------------------------------------------------------------------- */
 
-static enum error_code take_text(char *to, size_t size, const char *cell, const struct cell_place *place,
+static enum error_code take_cell_text(char *to, size_t size, const char *cell, const struct cell_place *place,
                                  struct error *err)
 {
     char must[48];
@@ -232,9 +232,9 @@ static enum error_code take_cell(struct job_line *to, int column, const char *ce
                                  struct error *err)
 {
     switch (column) {
-    case COLUMN_JOB:     return take_text(to->job.name, sizeof to->job.name, cell, place, err);
-    case COLUMN_USER:    return take_text(to->user, sizeof to->user, cell, place, err);
-    case COLUMN_PLAN:    return take_text(to->plan, sizeof to->plan, cell, place, err);
+    case COLUMN_JOB:     return take_cell_text(to->job.name, sizeof to->job.name, cell, place, err);
+    case COLUMN_USER:    return take_cell_text(to->user, sizeof to->user, cell, place, err);
+    case COLUMN_PLAN:    return take_cell_text(to->plan, sizeof to->plan, cell, place, err);
     case COLUMN_ARRIVAL: return take_arrival(&to->job.arrival, cell, place, err);
     case COLUMN_STEPS:   return take_steps(&to->job.steps, cell, place, err);
     case COLUMN_LEAST:   return *cell ? take_size(&to->job.least, cell, place, err) : OK;

@@ -112,20 +112,20 @@ static void part_gantt(FILE *file, const struct cluster_run *run, const struct c
 
 /* ---- power ------------------------------------------------------------------------------------------------------- */
 
-/* The mean power of each part of the time.  A piece is spread evenly over its own time. */
-static bool power_of(const struct cluster_run *run, const struct pricing *pricing, double *watts)
+/* The mean power of each part of the time; the energy of a piece is spread evenly over its time. */
+static void power_of(const struct cluster_run *run, const struct pricing *pricing, double *watts)
 {
     const double end = fmax(1, (double)run->out.end), width = end / POWER_POINTS;
     for (int i = 0; i < POWER_POINTS; i++) watts[i] = (double)run->out.devices * (double)pricing->power.idle;
     for (int p = 0; p < run->out.pieces; p++) {
         const struct job_piece *const piece = &run->out.piece[p];
-        const double more = (double)(pricing_watts(pricing, piece->clock) - pricing->power.idle) * piece->devices;
+        const double more = (double)piece->energy / (double)(piece->to - piece->from)
+                            - (double)(pricing->power.idle * piece->devices);
         for (int i = (int)((double)piece->from / width); i < POWER_POINTS && i * width < (double)piece->to; i++) {
             const double from = fmax(i * width, (double)piece->from), to = fmin((i + 1) * width, (double)piece->to);
             if (to > from) watts[i] += more * (to - from) / width;
         }
     }
-    return true;
 }
 
 static void part_power(FILE *file, const struct cluster_run *run, int runs, const struct pricing *pricing)
@@ -137,7 +137,7 @@ static void part_power(FILE *file, const struct cluster_run *run, int runs, cons
         end = fmax(end, (double)run[r].out.end);
     }
     const struct axis_range time = { 0, 1e-3 * end, false }, power = { 0, 1.05 * most, false };
-    page_part(file, "Power, as if jobs computed all the time", false);
+    page_part(file, "Power", false);
     chart_begin(file, &power, "all devices", page_power);
     for (int r = 0; r < runs; r++) {
         power_of(&run[r], pricing, watts);
@@ -153,7 +153,7 @@ static void part_power(FILE *file, const struct cluster_run *run, int runs, cons
 
 /* ---- times of jobs ----------------------------------------------------------------------------------------------- */
 
-static int by_value(const void *a, const void *b)
+static int by_time(const void *a, const void *b)
 {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
@@ -174,7 +174,7 @@ static enum error_code part_times(FILE *file, const struct cluster_run *run, int
     chart_begin(file, &y, "jobs", page_percent);
     for (int r = 0; r < runs; r++) {
         for (int i = 0; i < n; i++) seconds[i] = fmax(1e-3, job_seconds(&run[r].out, jobs, i));
-        qsort(seconds, (size_t)n, sizeof *seconds, by_value);
+        qsort(seconds, (size_t)n, sizeof *seconds, by_time);
         const int step = n > 500 ? n / 500 : 1;
         fprintf(file, "<path fill=\"none\" stroke-width=\"1.6\" d=\"M%.1f 1000", 1000 * axis_at(&x, seconds[0]));
         for (int i = 0; i < n; i += i + step < n ? step : n - 1 - i > 0 ? n - 1 - i : 1)

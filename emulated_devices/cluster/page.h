@@ -1,5 +1,5 @@
 /* page.h -- a page of what a cluster did: sums side by side, what every device did when, power, and times of jobs.
- * cli/cluster/cluster.c calls cluster_page. */
+ * cli/cluster/cluster.c calls cluster_page and cluster_picture. */
 #ifndef ORRERY_CLUSTER_PAGE_H
 #define ORRERY_CLUSTER_PAGE_H
 
@@ -15,5 +15,9 @@ struct cluster_run {
 /** Write the page of some runs of the same jobs.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code cluster_page(const struct cluster_run *, int runs, const struct cluster_jobs *, const struct pricing *,
                              const char *path, struct error *);
+
+/** Draw which devices had which job in each run, below each other, as SVG.  @return OK, ERR_FILE or ERR_MEMORY. */
+enum error_code cluster_picture(const struct cluster_run *, int runs, const struct cluster_jobs *,
+                                const struct pricing *, const char *path, struct error *);
 
 #endif

@@ -104,7 +104,7 @@ static enum error_code find_block(struct engine *engine, struct engine_job *job,
     return clear_block(engine, size, place, err);
 }
 
-/* What it takes until steps run: moves between devices, to hosts and back, or from a save. */
+/* The job waits this long until its steps run: for moves between devices, to hosts and back, or from a save. */
 static enum error_code moving_time(struct engine *engine, struct engine_job *job, int64_t *time, struct error *err)
 {
     const struct allocation *const now = &job->active.now;

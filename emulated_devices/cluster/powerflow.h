@@ -13,6 +13,8 @@
  *
  * Source  D. Gu et al., "Energy-efficient GPU clusters scheduling for deep learning" (PowerFlow), arXiv:2304.06381,
  *         algorithm 1, as a public port quotes equations 16 and 17
+ *
+ * growth.c has these functions; powerflow.c, bench/cluster.c and tests call them.
  */
 #ifndef ORRERY_CLUSTER_POWERFLOW_H
 #define ORRERY_CLUSTER_POWERFLOW_H

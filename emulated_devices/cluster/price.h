@@ -27,7 +27,7 @@ struct job_price {
     char why[PRICE_WHY];                /* why it does not fit */
 };
 
-/* What a job's state moves when its devices change. */
+/* A job's state moves so much when its devices change. */
 struct job_move {
     uint64_t bytes;                     /* of all devices, each element that a device lacks once */
     uint64_t most;                      /* that one device sends or receives */
@@ -45,7 +45,7 @@ struct price_source {
                             struct error *);
 };
 
-/* What a device draws, in whole watts, so that watts times milliseconds add up exactly. */
+/* A device draws so many whole watts, so that watts times milliseconds add up exactly. */
 struct device_power { int64_t idle, steady, dynamic; };
 
 struct kept_price;
@@ -72,7 +72,7 @@ void pricing_close(struct pricing *);
 enum error_code pricing_step(struct pricing *, int kind, int devices, int clock, const struct job_price **price,
                              struct error *);
 
-/** What a change of devices moves.  @param at, place  the first device before and afterwards.
+/** Say what a change of devices moves.  @param at, place  the first device before and afterwards.
  *  @return OK or the source's error. */
 enum error_code pricing_move(struct pricing *, int kind, int from, int at, int to, int place, struct job_move *,
                              struct error *);

@@ -10,7 +10,7 @@
 /* ---- the next event ---------------------------------------------------------------------------------------------- */
 
 /* When a job's steps end on the devices that it has. */
-static int64_t end_of(const struct engine_job *job)
+static int64_t job_end(const struct engine_job *job)
 {
     return job->piece.starts + price_milliseconds(job->price, job->left);
 }
@@ -23,7 +23,7 @@ static int64_t next_event(const struct engine *engine)
         next = engine->jobs->at[engine->coming].arrival;
     for (int i = 0; i < s->count; i++) {
         const struct engine_job *const j = engine_job_of(s->at[i]);
-        if (j->active.now.devices > 0 && end_of(j) < next) next = end_of(j);
+        if (j->active.now.devices > 0 && job_end(j) < next) next = job_end(j);
     }
     for (int i = 0; i < engine->repairs; i++) next = engine->repair[i].at < next ? engine->repair[i].at : next;
     /* Failures go on for ever: they are events only as long as something else may come. */
@@ -44,7 +44,7 @@ static enum error_code end_jobs(struct engine *engine, struct error *err)
     struct scheduling *const s = &engine->scheduling;
     for (int i = s->count - 1; i >= 0; i--) {
         struct engine_job *const j = engine_job_of(s->at[i]);
-        if (j->active.now.devices == 0 || end_of(j) > s->now) continue;
+        if (j->active.now.devices == 0 || job_end(j) > s->now) continue;
         const enum error_code e = books_close_piece(engine, j, err);
         if (e) return e;
         buddy_give(&engine->buddy, j->active.now.devices, j->active.now.place);
@@ -111,8 +111,8 @@ static enum error_code fail_devices(struct engine *engine, struct error *err)
             if (f.breaks) break_device(engine, d);
         }
         if (++engine->out->failures == FAILURES_MOST)
-            return fail(err, ERR_PLAN, "after %d failures %d of %d jobs are done: failures are too frequent, or jobs save "
-                        "too seldom", FAILURES_MOST, engine->done, engine->jobs->count);
+            return fail(err, ERR_PLAN, "after %d failures %d of %d jobs are done: failures are too frequent, or jobs "
+                        "save too seldom", FAILURES_MOST, engine->done, engine->jobs->count);
         draw_failure(engine);
     }
     return OK;

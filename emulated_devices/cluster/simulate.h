@@ -43,6 +43,7 @@ struct device_books { int64_t time[DEVICE_STATES], energy[DEVICE_STATES]; };    
 struct job_piece {
     int job, place, devices, clock;
     int64_t from, starts, to;           /* state moves until `starts`, then steps run */
+    int64_t energy;                     /* millijoules of all its devices */
 };
 
 struct job_outcome {

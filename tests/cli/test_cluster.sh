@@ -54,6 +54,8 @@ test_page() {
         grep -q "$words" page.html || complain "the page has no $words"
     done
     [ "$(grep -o '<svg' page.html | wc -l)" = "$(grep -o '</svg>' page.html | wc -l)" ] || complain 'a drawing does not end'
+    run cluster jobs.csv --devices 16 --scheduler fifo,uwfq --svg jobs.svg; expect_status 0
+    [ "$(grep -c 'on average' jobs.svg)" = 2 ] || complain 'the picture has not two drawings'
     run cluster jobs.csv --page nowhere/page.html; expect_status 1; expect_error -- '--page'
 }
 

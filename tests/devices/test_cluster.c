@@ -146,7 +146,7 @@ static int by_start(const void *a, const void *b)
 /* No device has two jobs at a time; energy is that of pieces and of devices without jobs, counted once more. */
 static void check_pieces(const struct simulated *out, const struct simulation_setting *setting)
 {
-    int64_t *const until = calloc((size_t)out->devices, sizeof *until), busy = 0;
+    int64_t *const until = calloc((size_t)out->devices, sizeof *until), busy = 0, pieces = 0;
     qsort(out->piece, (size_t)out->pieces, sizeof *out->piece, by_start);
     for (int p = 0; p < out->pieces; p++) {
         const struct job_piece *const piece = &out->piece[p];
@@ -155,7 +155,7 @@ static void check_pieces(const struct simulated *out, const struct simulation_se
                 fail_msg("%s: device %d runs job %d while it has another one", setting->scheduler->name, d, piece->job);
             until[d] = piece->to;
         }
-        busy += (piece->to - piece->from) * piece->devices;
+        busy += (piece->to - piece->from) * piece->devices, pieces += piece->energy;
     }
     free(until);
     const struct device_books *const all = &out->all;
@@ -165,6 +165,10 @@ static void check_pieces(const struct simulated *out, const struct simulation_se
     for (int s = 0; s < DEVICE_STATES; s++) energy += all->energy[s];
     if (energy != out->energy) fail_msg("%s: states take %lld mJ of %lld", setting->scheduler->name, (long long)energy,
                                         (long long)out->energy);
+    const int64_t without = power.idle * (all->time[DEVICE_IDLE] + all->time[DEVICE_BROKEN]);
+    if (pieces + without != out->energy)
+        fail_msg("%s: pieces of jobs take %lld mJ, devices without jobs %lld mJ, all %lld mJ", setting->scheduler->name,
+                 (long long)pieces, (long long)without, (long long)out->energy);
     assert_true(all->energy[DEVICE_IDLE] == power.idle * all->time[DEVICE_IDLE]);
     assert_true(all->energy[DEVICE_WAITS] == power.steady * all->time[DEVICE_WAITS]);
 }

@@ -1,5 +1,5 @@
-/* Jobs of a cluster from anybody: what is accepted has names, plans, whole sizes and an order, and is written so that it
- * is read as the same.
+/* Jobs of a cluster from anybody: what is accepted has names, plans, whole sizes and an order, and is written so that
+ * it is read as the same.
  * tier: check
  */
 #include "emulated_devices/cluster/jobs.h"

@@ -19,7 +19,7 @@
 enum { SHOWN_JOBS = 20, SCHEDULERS_MOST = 16 };
 
 struct cluster_options {
-    const char *file, *scheduler, *cluster, *clocks, *law, *out, *page;
+    const char *file, *scheduler, *cluster, *clocks, *law, *out, *page, *svg;
     int draw, users, devices, steady, idle;
     double load, scale, quantum, change, between, repair, restart, save;
     struct simulation_setting setting;
@@ -64,7 +64,8 @@ static enum error_code parse(struct cluster_options *o, int argc, char **argv, b
           .help = "of its watts that a device without a job draws" },
         { .kind = OPTION_HEADING, .help = "The scheduler" },
         { "--scheduler", "NAME", OPTION_STRING, &o->scheduler,
-          .help = "fifo, shortest, backfill, fair, tiresias, uwfq, powerflow; all: each of them, side by side" },
+          .help = "one of fifo, shortest, backfill, fair, tiresias, uwfq, powerflow, several with commas between, "
+                  "or all of them: side by side" },
         { "--quantum", "SECONDS", OPTION_DOUBLE, &o->quantum, .min = 0.001, .max = 1e9,
           .help = "that a job keeps its devices where jobs take turns" },
         { "--budget", "X", OPTION_DOUBLE, &s->how.budget, .min = 0, .max = 1000,
@@ -92,6 +93,7 @@ static enum error_code parse(struct cluster_options *o, int argc, char **argv, b
         { "--out", "FILE", OPTION_STRING, &o->out, .help = "write the jobs as a file that this command reads" },
         { "--page", "FILE", OPTION_STRING, &o->page,
           .help = "draw what every device did when, and the sums, as one page" },
+        { "--svg", "FILE", OPTION_STRING, &o->svg, .help = "draw what every device did when, as SVG" },
         { 0 }
     };
     enum error_code e = parse_command("cluster", "[JOBS.csv | --draw N] [options]",
@@ -192,8 +194,8 @@ static void print_sums(const struct simulated *out, const struct cluster_sums *s
     cJSON *const data = document_data();
     json_add(data, "mean_s %g median_s %g p99_s %g small_mean_s %g waits_s %g end_s %g used %g moved_bytes %g changes "
              "%d pauses %d failures %d failed_runs %d redone %g millijoules %g decisions %d plans %g", s->mean,
-             s->median, s->p99, s->small, s->waits, s->end, s->used, (double)s->bytes, s->changes, s->pauses, out->failures,
-             s->failures, s->redone, (double)out->energy, out->decisions, (double)pricing->asked);
+             s->median, s->p99, s->small, s->waits, s->end, s->used, (double)s->bytes, s->changes, s->pauses,
+             out->failures, s->failures, s->redone, (double)out->energy, out->decisions, (double)pricing->asked);
     cJSON *const states = data ? cJSON_AddArrayToObject(data, "states") : NULL;
     for (int i = 0; i < DEVICE_STATES && states; i++)
         json_add(json_row(states), "state %s milliseconds %g millijoules %g", device_state_names[i],
@@ -203,7 +205,7 @@ static void print_sums(const struct simulated *out, const struct cluster_sums *s
 /* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* The jobs under one scheduler or several. */
-static enum error_code run_all(const struct cluster_options *o, const struct cluster_jobs *jobs,
+static enum error_code run_schedulers(const struct cluster_options *o, const struct cluster_jobs *jobs,
                                struct pricing *pricing, const struct scheduler *const *scheduler, int count,
                                struct error *err)
 {
@@ -224,6 +226,7 @@ static enum error_code run_all(const struct cluster_options *o, const struct clu
         table_end(&t);
     }
     if (!e && o->page) e = fail_about(err, cluster_page(run, count, jobs, pricing, o->page, err), "--page");
+    if (!e && o->svg) e = fail_about(err, cluster_picture(run, count, jobs, pricing, o->svg, err), "--svg");
     if (!e && o->page) say(stdout, 8, "page    %s", printable_path(o->page).text);
     for (int i = 0; i < done; i++) simulated_free(&run[i].out);
     return e;
@@ -233,17 +236,24 @@ static enum error_code choose_schedulers(const struct cluster_options *o, bool e
                                          const struct scheduler *scheduler[SCHEDULERS_MOST], int *count,
                                          struct error *err)
 {
-    *count = 1;
+    enum error_code e = OK;
+    *count = 0;
     if (strcmp(o->scheduler, "all") == 0) {
-        *count = 0;
         for (int i = 0; schedulers[i]; i++)
             if (energy || strcmp(schedulers[i]->name, "powerflow") != 0) scheduler[(*count)++] = schedulers[i];
         return OK;
     }
-    const enum error_code e = scheduler_find(&scheduler[0], o->scheduler, err);
-    if (!e && !energy && strcmp(scheduler[0]->name, "powerflow") == 0)
-        return fail(err, ERR_USAGE, "--scheduler powerflow: --cluster %s does not say what its devices draw",
-                    printable(o->cluster).text);
+    for (const char *rest = o->scheduler; rest && !e && *count < SCHEDULERS_MOST; (*count)++) {
+        char name[32];
+        const char *const comma = strchr(rest, ',');
+        const size_t n = comma ? (size_t)(comma - rest) : strlen(rest);
+        snprintf(name, sizeof name, "%.*s", (int)(n < sizeof name ? n : sizeof name - 1), rest);
+        e = scheduler_find(&scheduler[*count], name, err);
+        if (!e && !energy && strcmp(name, "powerflow") == 0)
+            e = fail(err, ERR_USAGE, "--scheduler powerflow: --cluster %s does not say what its devices draw",
+                     printable(o->cluster).text);
+        rest = comma ? comma + 1 : NULL;
+    }
     return e;
 }
 
@@ -282,7 +292,7 @@ static enum error_code cluster_run(struct cluster_options *o, struct error *err)
         say(stdout, 8, "jobs    %d of %d user%s, %d plan%s, on %d device%s of %s", jobs.count, jobs.users,
             plural(jobs.users), jobs.kinds, plural(jobs.kinds), o->setting.devices, plural(o->setting.devices),
             planned.description.name);
-        e = run_all(o, &jobs, &pricing, scheduler, count, err);
+        e = run_schedulers(o, &jobs, &pricing, scheduler, count, err);
     }
     if (!e)
         say(stdout, 8, "in simulation: %lld steps were planned, in %s", (long long)pricing.asked,

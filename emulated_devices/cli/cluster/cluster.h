@@ -9,8 +9,8 @@
 /** The parser of plans of jobs: words of `orrery plan`. */
 planned_parse_fn cluster_parse_plan;
 
-/* What a device draws of its cluster's watts while it computes nothing, and while it has no job: assumed.  The rest
- * goes by the cube of the clock rate. */
+/* A device draws these parts of its cluster's watts while it computes nothing, and while it has no job: assumed.  The
+ * rest goes by the cube of the clock rate. */
 enum { STEADY_PERCENT = 40, IDLE_PERCENT = 20 };
 
 /** The power of a device of this cluster. */
