@@ -18,6 +18,7 @@ struct run_kind {
     bool infers;                        /* forward passes alone */
     bool serves;                        /* of requests, not of batches */
     int batch, vocabulary;              /* by default; 0: the preset's */
+    const char *model;                  /* by default; NULL: the first preset */
 };
 /* Options of `orrery plan` about failures (run/report/report_failures.h). */
 #define OF_FAILURES "--mtbf", "--device-mtbf", "--restart", "--storage", "--checkpoint", "--checkpoint-every"
