@@ -1,5 +1,5 @@
-/* loop_check.c -- training steps of a run, and the one-device run beside them.  loop.c calls.  Errors are those of steps
- * and of the reference. */
+/* loop_check.c -- training steps of a run, and the one-device run beside them.  loop.c calls.  Errors are those of
+ * steps and of the reference. */
 #include "emulated_devices/rl/loop_parts.h"
 #include "ref/model/params.h"
 #include <math.h>
@@ -7,7 +7,7 @@
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-/* What the one-device run is trained for; NULL: labels. */
+/* Set the losses of the one-device run's rows; NULL: cross entropy of labels. */
 static void train_for(struct trained *trained, const struct row_loss *loss)
 {
     if (trained->referenced)
@@ -101,7 +101,7 @@ static enum error_code silent_begins(void *context, struct trainer *trainer, str
     return OK;
 }
 
-/* Of gradients that are rounding alone nothing can be judged, and nothing has to be. */
+/* Gradients that are rounding alone cannot be judged, and need not be. */
 static enum error_code silent_ends(void *context, struct trainer *trainer, struct training_step *step,
                                    struct error *err)
 {
@@ -188,14 +188,15 @@ enum error_code rl_verdict(const struct rl_record *record, const struct plan *pl
 {
     const struct comparison *const all[] = { &record->comparison, &record->critic };
     char text[400];
-    /* What is drawn and scored comes before what is trained. */
+    /* Answers and scores come before training. */
     enum error_code e = record->checked ? serial_verdict(&record->serial, err) : OK;
     if (!e) e = check_mismatch(record, plan, err);
     if (!record->checked) return e;
     for (int i = 0; i < 2 && !e; i++) {
         if (all[i]->compared == 0) continue;
         if (all[i]->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, all[i], plan));
-        if (all[i]->diverged) return fail(err, ERR_CHECK, "the one-device run diverges: there is nothing to compare with");
+        if (all[i]->diverged)
+            return fail(err, ERR_CHECK, "the one-device run diverges: there is nothing to compare with");
         if (!comparison_holds(all[i]))
             return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, all[i], plan));
     }

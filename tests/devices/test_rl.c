@@ -92,7 +92,7 @@ static void exact_sums_have_no_mismatch(void **state)
     ASSERT_ALL(mismatch[0] == 0 && mismatch[1] == 0, "mismatch %g and %g", mismatch[0], mismatch[1]);
 }
 
-/* ---- the queue and flows: no devices ------------------------------------------------------------------------------ */
+/* ---- the queue and flows: no devices ----------------------------------------------------------------------------- */
 
 static void each_task_gets_each_row_once(void **state)
 {
