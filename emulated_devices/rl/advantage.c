@@ -1,5 +1,5 @@
-/* advantage.c -- rewards, groups and returns; statistics that devices add.  loop.c and serial.c call.  The only error is
- * ERR_COMM. */
+/* advantage.c -- rewards, groups and returns; statistics that devices add.  loop.c and serial.c call.  The only error
+ * is ERR_COMM. */
 #include "emulated_devices/rl/advantage.h"
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static struct interval own_samples(const struct trainer *trainer, const struct s
     return (struct interval){ first, n / copies + (at < n % copies) };
 }
 
-/* Of the devices with the same samples one adds them. */
+/* One of the devices with the same samples adds them. */
 static bool adds(const struct trainer *trainer)
 {
     const struct mesh *const m = &trainer->plan.mesh;
@@ -53,7 +53,7 @@ void advantage_rewards(const struct trainer *trainer, const struct task *task, s
     }
 }
 
-/* ---- one sample ----------------------------------------------------------------------------------------------------- */
+/* ---- one sample -------------------------------------------------------------------------------------------------- */
 
 /* With values the last token has the reward, and each pays for its distance from the reference. */
 static void estimate_one(const struct policy_rule *rule, struct samples *samples, int64_t sample)

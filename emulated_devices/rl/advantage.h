@@ -13,7 +13,7 @@
 #include "emulated_devices/rl/task.h"
 #include "ref/policy/policy.h"
 
-/* What statistics are about. */
+/* The mean and the deviation of rewards, or of advantages. */
 struct reward_spread { double mean, deviation; };
 
 /** Rewards of the samples that this device's copy has; NaN for the others.  Local. */
@@ -25,7 +25,7 @@ void advantage_rewards(const struct trainer *, const struct task *, struct sampl
 enum error_code advantage_of_devices(struct trainer *, const struct policy_rule *, struct samples *,
                                      struct reward_spread *over, struct error *);
 
-/** The same on one device: rewards too.  Local. */
+/** Rewards and advantages of all samples, on one device.  Local. */
 void advantage_alone(const struct policy_rule *, const struct task *, struct samples *, struct reward_spread *over);
 
 #endif

@@ -20,7 +20,7 @@ void batch_fill(const struct batch_view *view, int64_t first, int64_t count, int
     }
 }
 
-static int64_t first_of(const struct batch_view *view, int64_t step)
+static int64_t batch_first(const struct batch_view *view, int64_t step)
 {
     return (step - view->begin) * view->B % view->samples->count;
 }
@@ -30,7 +30,7 @@ static void batch_source_fill(const void *context, int64_t step, int64_t first, 
 {
     const struct batch_view *const view = context;
     (void)within;
-    batch_fill(view, first_of(view, step) + first, count, ids, labels);
+    batch_fill(view, batch_first(view, step) + first, count, ids, labels);
 }
 
 struct batch_source batch_source_of(const struct batch_view *view)
@@ -41,7 +41,7 @@ struct batch_source batch_source_of(const struct batch_view *view)
 int64_t batch_place(const struct batch_view *view, int64_t step, int64_t row)
 {
     const int64_t S = samples_length(view->samples);
-    return (first_of(view, step) + row / S) * view->samples->most + row % S + 1 - view->samples->prompt;
+    return (batch_first(view, step) + row / S) * view->samples->most + row % S + 1 - view->samples->prompt;
 }
 
 static double score_row(const void *context, int64_t row, double number, double *slope)

@@ -1,5 +1,5 @@
-/* cases.c -- small runs, and the family `rl` of `orrery verify`.  cli/verify.c, bench/rl/ and tests call.  Errors: those
- * of plans and runs; a difference is a verdict. */
+/* cases.c -- small runs, and the family `rl` of `orrery verify`.  cli/verify.c, bench/rl/ and tests call.  Errors:
+ * those of plans and runs; a difference is a verdict. */
 #include "emulated_devices/rl/cases.h"
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/collectives/algorithm.h"
@@ -117,7 +117,8 @@ enum error_code rl_verify(struct job *verify, struct error *err)
     const struct policy_rule *rule;
     const int P = verify->world->size;
     enum error_code e = OK;
-    if (verify->prints) printf("\n%d device%s, rl\n  rule           devices    tokens  tensors\n", P, P == 1 ? "" : "s");
+    if (verify->prints)
+        printf("\n%d device%s, rl\n  rule           devices    tokens  tensors\n", P, P == 1 ? "" : "s");
     for (int r = 0; (rule = policy_rule_at(r)) != NULL; r++)
         for (int c = 0; c < CASES && !e; c++) {
             /* Each rule on some of the meshes, each mesh with some of the rules. */

@@ -1,4 +1,4 @@
-/* cases.h -- small runs of reinforcement learning beside the one-device run, for `orrery verify rl`, bench/rl/ and tests.
+/* cases.h -- small runs of reinforcement learning beside the one-device run.  cli/verify.c, bench/rl/ and tests call.
  */
 #ifndef ORRERY_RL_CASES_H
 #define ORRERY_RL_CASES_H

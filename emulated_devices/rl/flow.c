@@ -41,7 +41,7 @@ static bool works(const struct stream *stream)
     return busy;
 }
 
-static bool draws(const struct stream *stream)
+static bool flow_draws(const struct stream *stream)
 {
     bool busy = false;
     for (int s = 0; s < stream->times->slots; s++) busy = busy || stream->slot[s].busy;
@@ -56,7 +56,7 @@ static void start_draws(struct stream *stream)
         const int64_t iteration = iteration_of(stream, stream->next);
         const bool more = stream->next < t->iterations * t->samples;
         if (stream->slot[s].busy || !more || stream->version < iteration - t->staleness) continue;
-        if (t->turns && (iteration > stream->done || (works(stream) && !draws(stream)))) continue;
+        if (t->turns && (iteration > stream->done || (works(stream) && !flow_draws(stream)))) continue;
         begin(stream, &stream->slot[s], FLOW_DRAW, stream->next, 1, t->draw[stream->next]);
         stream->next++;
     }

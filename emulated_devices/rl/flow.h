@@ -21,7 +21,7 @@ struct flow_times {
     double score, reward;               /* of a sample */
     double train, update, move;         /* of a sample; of the optimizer's step; of weights on their way */
     int slots;                          /* answers that are drawn at a time */
-    int64_t part;                       /* samples that training takes at a time; all of an iteration: nothing streams */
+    int64_t part;                       /* samples that training takes at a time; an iteration's: nothing streams */
     int staleness;
     bool turns;                         /* the tasks take turns on the same devices: nothing overlaps */
 };

@@ -1,5 +1,5 @@
-/* loop.c -- the loop over iterations: draw ahead, score, reward, train, move the weights.  cli/train/rl.c calls.  Errors
- * are agreed on by all devices; a failure inside a training step or a rollout ends the job. */
+/* loop.c -- the loop over iterations: draw ahead, score, reward, train, move the weights.  cli/train/rl.c calls.
+ * Errors are agreed on by all devices; a failure inside a training step or a rollout ends the job. */
 #include "emulated_devices/rl/loop_parts.h"
 #include "ref/model/params.h"
 #include <math.h>
@@ -96,7 +96,7 @@ static enum error_code score(struct rl_run *run, struct role *role, struct sampl
                                  err);
 }
 
-/* What the training step needs of samples. */
+/* Make the columns that the training step needs. */
 static enum error_code prepare(struct rl_run *run, struct samples *samples, struct rl_step *step, struct error *err)
 {
     struct role *const train = &run->role[ROLE_TRAIN];
@@ -267,7 +267,8 @@ static enum error_code open_roles(struct rl_run *run, struct error *err)
     run->scorer.view.B = B;
     const struct batch_source source[ROLES] = {
         [ROLE_TRAIN] = batch_source_of(&run->policy.learner.view), [ROLE_ROLLOUT] = { .fill = NULL },
-        [ROLE_REFERENCE] = batch_source_of(&run->scorer.view), [ROLE_CRITIC] = batch_source_of(&run->critic.learner.view),
+        [ROLE_REFERENCE] = batch_source_of(&run->scorer.view),
+        [ROLE_CRITIC] = batch_source_of(&run->critic.learner.view),
         [ROLE_VALUES] = batch_source_of(&run->scorer.view),
     };
     for (int r = 0; r < ROLES && !e; r++)

@@ -1,8 +1,8 @@
 /* loop.h -- reinforcement learning on emulated devices: answers are drawn, scored, rewarded and trained on.
  *
  * Iteration i draws answers with the weights of version max(0, i - staleness); version v are the weights after v
- * iterations.  With staleness 0 each iteration waits for the training before it, as a synchronous program does.  Batches
- * are drawn so far ahead, so the log of versions is known beforehand, and the same for the one-device run.
+ * iterations.  With staleness 0 each iteration waits for the training before it, as a synchronous program does.
+ * Batches are drawn so far ahead, so the log of versions is known beforehand, and the same for the one-device run.
  *
  * Tasks run on the same devices, or each on devices of its own (role.h); a queue hands samples from task to task
  * (queue.h).  cli/train/rl.c and tests call rl_run.
@@ -34,7 +34,7 @@ struct rl_job {
     bool check;                         /* beside the one-device run */
 };
 
-/* What an iteration was, on rank 0. */
+/* The numbers of an iteration, on rank 0. */
 struct rl_step {
     int64_t version;                    /* of the weights that drew its answers */
     double reward, right, tokens;       /* means: rewards; answers that are right; tokens of an answer */
@@ -47,7 +47,7 @@ struct rl_step {
     picoseconds draw, train, move;      /* virtual time of the slowest device of the task, and of moving weights */
 };
 
-/* What came of a run, on rank 0. */
+/* The results of a run, on rank 0. */
 struct rl_record {
     int64_t iterations;                 /* done */
     struct rl_step *step;               /* [iterations] */

@@ -1,12 +1,13 @@
-/* loop_check.c -- training steps of a run, and the one-device run beside them.  loop.c calls.  Errors are those of steps
- * and of the reference. */
+/* loop_check.c -- training steps of a run, and the one-device run beside them.  loop.c calls.  Errors are those of
+ * steps and of the reference. */
 #include "emulated_devices/rl/loop_parts.h"
 #include "ref/model/params.h"
+#include <math.h>
 #include <string.h>
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-/* What the one-device run is trained for; NULL: labels. */
+/* Set the losses of the one-device run's rows; NULL: cross entropy of labels. */
 static void train_for(struct trained *trained, const struct row_loss *loss)
 {
     if (trained->referenced)
@@ -100,7 +101,7 @@ static enum error_code silent_begins(void *context, struct trainer *trainer, str
     return OK;
 }
 
-/* Of gradients that are rounding alone nothing can be judged, and nothing has to be. */
+/* Gradients that are rounding alone cannot be judged, and need not be. */
 static enum error_code silent_ends(void *context, struct trainer *trainer, struct training_step *step,
                                    struct error *err)
 {
@@ -169,18 +170,35 @@ void rl_keep_version(struct rl_run *run, int64_t version)
     if (run->whole->rank == 0) serial_keep(&run->record->serial, &run->policy.reference.truth.model, version);
 }
 
+/* Drawing and training with the same weights give a token one log-probability: without rounding to the bit, else each
+ * within its bound of one device's. */
+static enum error_code check_mismatch(const struct rl_record *record, const struct plan *plan, struct error *err)
+{
+    const double bound = plan->model.exact != SUMS_ROUND ? 0 : record->checked ? 2 * record->serial.old.bound
+        : (double)INFINITY;
+    for (int64_t i = 0; i < record->iterations; i++)
+        if (record->step[i].mismatch > bound)
+            return fail(err, ERR_CHECK, "iteration %lld: a token's log-probability is %.3g apart between drawing and "
+                        "training with the same weights; %.3g is explained by rounding", (long long)i + 1,
+                        record->step[i].mismatch, bound);
+    return OK;
+}
+
 enum error_code rl_verdict(const struct rl_record *record, const struct plan *plan, struct error *err)
 {
     const struct comparison *const all[] = { &record->comparison, &record->critic };
     char text[400];
-    if (!record->checked) return OK;
-    for (int i = 0; i < 2; i++) {
+    /* Answers and scores come before training. */
+    enum error_code e = record->checked ? serial_verdict(&record->serial, err) : OK;
+    if (!e) e = check_mismatch(record, plan, err);
+    if (!record->checked) return e;
+    for (int i = 0; i < 2 && !e; i++) {
         if (all[i]->compared == 0) continue;
         if (all[i]->failed) return fail(err, ERR_CHECK, "%s", comparison_describe(text, sizeof text, all[i], plan));
-        if (all[i]->diverged) return fail(err, ERR_CHECK, "the one-device run diverges: there is nothing to compare with");
+        if (all[i]->diverged)
+            return fail(err, ERR_CHECK, "the one-device run diverges: there is nothing to compare with");
         if (!comparison_holds(all[i]))
             return fail(err, ERR_CHECK, "%s", comparison_unjudged(text, sizeof text, all[i], plan));
     }
-    if (record->comparison.compared == 0) return fail(err, ERR_CHECK, "no tensor of training was compared");
-    return serial_verdict(&record->serial, err);
+    return e || record->comparison.compared > 0 ? e : fail(err, ERR_CHECK, "no tensor of training was compared");
 }

@@ -1,5 +1,5 @@
-/* report.c -- prints a run of reinforcement learning.  cli/train/rl.c calls.  Errors: ERR_CHECK of a difference from one
- * device, ERR_MEMORY. */
+/* report.c -- prints a run of reinforcement learning.  cli/train/rl.c calls.  Errors: ERR_CHECK of a difference from
+ * one device, ERR_MEMORY. */
 #include "emulated_devices/rl/report.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
@@ -76,7 +76,7 @@ static void add_steps(cJSON *data, const struct rl_record *record)
     }
 }
 
-static void add_data(const struct rl_report *report, const struct rl_record *record)
+static void report_add_run(const struct rl_report *report, const struct rl_record *record)
 {
     const struct rl_job *const job = report->job;
     cJSON *const data = document_data();
@@ -110,8 +110,8 @@ static void say_mismatch(const struct rl_record *record)
 static void say_moves(const struct rl_record *record)
 {
     const struct weight_moves *const m = &record->moves;
-    say(stdout, 10, "weights   moved %lld times from training to drawing: %s in %d messages, the fewest bytes there can "
-        "be; %s stayed", (long long)m->times, size_format(m->moved).text, m->messages, size_format(m->stayed).text);
+    say(stdout, 10, "weights   moved %lld times from training to drawing: %s in %d messages, the fewest bytes there "
+        "can be; %s stayed", (long long)m->times, size_format(m->moved).text, m->messages, size_format(m->stayed).text);
 }
 
 static void say_checked(const struct rl_record *record)
@@ -122,8 +122,8 @@ static void say_checked(const struct rl_record *record)
         (long long)s->answers.right, (long long)s->answers.open, (long long)(s->old.numbers + s->ref.numbers),
         fmax(s->old.farthest, s->ref.farthest), (long long)(record->comparison.compared + record->critic.compared));
     if (record->silent > 0)
-        say(stdout, 10, "          %lld training step%s had equal rewards in all groups: what gradients are there is that "
-            "of the distance, or rounding", (long long)record->silent, record->silent == 1 ? "" : "s");
+        say(stdout, 10, "          %lld training step%s had equal rewards in all groups: what gradients are there is "
+            "that of the distance, or rounding", (long long)record->silent, record->silent == 1 ? "" : "s");
 }
 
 enum error_code rl_report_end(struct rl_report *report, const struct rl_record *record, struct error *err)
@@ -136,7 +136,7 @@ enum error_code rl_report_end(struct rl_report *report, const struct rl_record *
     say_mismatch(record);
     say_moves(record);
     if (record->checked) say_checked(record);
-    add_data(report, record);
+    report_add_run(report, record);
     const enum error_code e = rl_verdict(record, &report->job->plan, err);
     if (!e && record->checked)
         say_verdict(stdout, GOOD_NEWS, "OK: tokens, losses, gradients and weights are those of one device.");

@@ -1,5 +1,5 @@
-/* report.h -- what a run of reinforcement learning says: a line for each iteration with the curve of rewards, and at its
- * end what was compared and moved, and how staleness changes the time that devices wait.  cli/train/rl.c calls. */
+/* report.h -- what a run of reinforcement learning says: a line for each iteration with the curve of rewards, and at
+ * its end what was compared and moved, and how staleness changes the time that devices wait.  cli/train/rl.c calls. */
 #ifndef ORRERY_RL_REPORT_H
 #define ORRERY_RL_REPORT_H
 
@@ -13,7 +13,7 @@ struct rl_report {
 
 void rl_report_open(struct rl_report *, const struct rl_job *);
 
-/** What is about to be done.  On rank 0.  @return OK. */
+/** Say what is about to be done.  On rank 0.  @return OK. */
 enum error_code rl_report_begin(struct rl_report *, struct error *);
 
 /** An iteration has ended: struct rl_listener. */

@@ -33,7 +33,7 @@ void role_close(struct role *, struct comm *whole);
 
 /* ---- weights.c --------------------------------------------------------------------------------------------------- */
 
-/* What has moved in a run. */
+/* The weights that have moved in a run. */
 struct weight_moves { int64_t times; uint64_t moved, stayed; int messages; };
 
 /** Bring the weights of one role to the devices of another, with the fewest bytes there can be (collection/moves.h).

@@ -142,7 +142,7 @@ static enum error_code tell_replica(struct rollout *rollout, int64_t samples, st
     return e;
 }
 
-/* What a replica has been told goes to its samples, on all its devices alike. */
+/* A replica's samples take what it has been told, on all its devices alike. */
 static enum error_code rollout_take(struct rollout *rollout, const struct iteration *now, struct error *err)
 {
     struct samples *const samples = rollout->samples;

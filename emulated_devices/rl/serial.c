@@ -157,9 +157,9 @@ static enum error_code score_all(struct serial *serial, const struct tensor *wei
     return e;
 }
 
-static enum error_code compare_scores(struct serial *serial, const struct tensor *weights, const struct batch_view *view,
-                                      const double *theirs, double *to, const char *what, struct compared *compared,
-                                      struct error *err)
+static enum error_code compare_scores(struct serial *serial, const struct tensor *weights,
+                                      const struct batch_view *view, const double *theirs, double *to,
+                                      const char *what, struct compared *compared, struct error *err)
 {
     const int64_t most = view->samples->most;
     double bound;

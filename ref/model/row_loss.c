@@ -24,7 +24,7 @@ double row_loss_forward(const struct row_loss *loss, const struct row_sums *sums
     return sum;
 }
 
-/* Of a logit: nothing but the label's column. */
+/* The gradient by a logit has the label's column alone. */
 static void logit_slope(struct tensor dlogits, int64_t n, int64_t column, double slope)
 {
     const int64_t V = tensor_cols(dlogits);

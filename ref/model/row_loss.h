@@ -14,7 +14,7 @@
 #include "ref/numeric/tensor.h"
 #include <stdbool.h>
 
-/* What rows are trained for. */
+/* Rows are trained for this. */
 struct row_loss {
     /* The loss of a row and its slope by `number`.  Pure: it is called forward and again backward.
      * row: of the batch.  slope: NULL where it is not asked for. */
@@ -23,7 +23,7 @@ struct row_loss {
     bool of_logit;                      /* the number is the label's logit; else its log-probability */
 };
 
-/* What forward keeps of rows: their largest logit, sum of exponentials, and label's logit, [N] each. */
+/* Forward keeps this of rows: their largest logit, sum of exponentials, and label's logit, [N] each. */
 struct row_sums { struct tensor top, total, hit; };
 
 /** The number of row n on which its loss depends.  @param exact  by the operations of ref/exact/functions.h. */

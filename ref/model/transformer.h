@@ -66,7 +66,7 @@ struct transformer {
                                                  * each; or TOKEN_NOT_JUDGED.  NULL: the batch is one */
     const double *divisors;                     /* [B*S] of rows, where the loss is not the usual one (loss_rule.h), in
                                                  * place of those of this batch; NULL: these */
-    const struct row_loss *row_loss;            /* what rows are trained for; NULL: cross entropy, or the config's loss */
+    const struct row_loss *row_loss;            /* losses of rows; NULL: cross entropy, or the config's loss */
     const bool *passes_by;                      /* [L*B] whether a sequence skips a layer (partial.h); NULL: none */
 
     struct past *past;                          /* keys and values of the tokens before the batch's (past.h); NULL:

@@ -57,7 +57,8 @@ double policy_value_loss(const struct policy_rule *rule, double old_value, doubl
     return rule->value_weight * (inside ? off * off : moved * moved) / 2;
 }
 
-double policy_weight(const struct policy_rule *rule, int64_t tokens, int64_t own_tokens, int64_t sequences, int64_t longest)
+double policy_weight(const struct policy_rule *rule, int64_t tokens, int64_t own_tokens, int64_t sequences,
+                     int64_t longest)
 {
     const double all = (double)tokens;
     switch (rule->mean) {

@@ -34,8 +34,8 @@ enum advantage_whitening { WHITEN_NOT, WHITEN_VARIANCE, WHITEN_DEVIATION };
  * d bounded by 20 and the result by 10. */
 enum policy_distance { DISTANCE_NONE, DISTANCE_K1, DISTANCE_K2, DISTANCE_K3, DISTANCE_K3_BOUNDED };
 
-/* What a token's f is divided by: tokens of the batch; sequences times tokens of its own; sequences; or sequences times
- * the longest answer there may be. */
+/* A token's f is divided by this: tokens of the batch; sequences times tokens of its own; sequences; or sequences
+ * times the longest answer there may be. */
 enum policy_mean { MEAN_OF_TOKENS, MEAN_OF_ANSWERS, MEAN_OF_ANSWER_SUMS, MEAN_OF_LONGEST };
 
 struct policy_rule {
@@ -61,7 +61,8 @@ struct policy_rule {
 /* One token of an answer, as it was when it was drawn. */
 struct policy_token { double old, ref, advantage; };
 
-/** The loss f of a token and its slope by log p.  @param kl  coefficient of the distance.  @param slope  NULL: unwanted.
+/** The loss f of a token and its slope by log p.  @param kl  coefficient of the distance.
+ *  @param slope  NULL: unwanted.
  *  @param[out] clipped  whether the ratio has no part in the loss; NULL: unwanted. */
 double policy_loss(const struct policy_rule *, const struct policy_token *, double kl, double logp, double *slope,
                    bool *clipped);
@@ -72,8 +73,9 @@ double policy_distance(enum policy_distance, double ref, double logp, double *sl
 /** The critic's loss of a token, value_weight (v - returned)^2 / 2 or what clipping makes of it, and its slope. */
 double policy_value_loss(const struct policy_rule *, double old_value, double returned, double value, double *slope);
 
-/** What f of a token is multiplied by, so that the sum over the batch is the loss, times the tokens of the batch. */
-double policy_weight(const struct policy_rule *, int64_t tokens, int64_t own_tokens, int64_t sequences, int64_t longest);
+/** The factor of a token's f, with which the sum over the batch is the loss times the tokens of the batch. */
+double policy_weight(const struct policy_rule *, int64_t tokens, int64_t own_tokens, int64_t sequences,
+                     int64_t longest);
 
 /* ---- advantages -------------------------------------------------------------------------------------------------- */
 

@@ -1,5 +1,6 @@
 /* Losses of reinforcement learning and their advantages.  All are held to what TRL, verl and CaRL compute of the same
- * samples (golden/make_policies.py), and slopes to finite differences.  Statistics do not depend on how samples are cut.
+ * samples (golden/make_policies.py), and slopes to finite differences.  Statistics do not depend on how samples are
+ * cut.
  * tier: check
  */
 #include "ref/io/safetensors.h"
@@ -68,10 +69,10 @@ static void over_all(const struct policy_rule *rule, double *advantage, int64_t 
             sums.squares = fixed_add(sums.squares, part.squares);
         }
     }
+    const double mean = policy_sums_mean(rule, &sums), deviation = policy_sums_deviation(rule, &sums);
     for (int64_t n = 0; n < N; n++)
-        if (rule->values)
-            policy_whiten(rule, policy_sums_mean(rule, &sums), policy_sums_deviation(rule, &sums), advantage + n * T, length_of(n));
-        else policy_scale(rule, policy_sums_deviation(rule, &sums), advantage + n * T, length_of(n));
+        if (rule->values) policy_whiten(rule, mean, deviation, advantage + n * T, length_of(n));
+        else policy_scale(rule, deviation, advantage + n * T, length_of(n));
 }
 
 static void advantages(const struct policy_rule *rule, double *advantage, double *returned, int64_t parts)
@@ -127,7 +128,8 @@ static void critics_follow_the_released_code(void **state)
     (void)state;
     const struct policy_rule *rule;
     for (int r = 0; (rule = policy_rule_at(r)) != NULL; r++) {
-        double advantage[N * T], returned[N * T], expected[N * T], value[N * T], now[N * T], slopes[N * T], loss, sum = 0;
+        double advantage[N * T], returned[N * T], expected[N * T], value[N * T], now[N * T], slopes[N * T];
+        double loss, sum = 0;
         if (!rule->values) continue;
         advantages(rule, advantage, returned, 1);
         stored(rule->name, "returned", N * T, expected), stored(rule->name, "value", N * T, value);
@@ -191,7 +193,8 @@ static void distances_are_estimates(void **state)
 static void rules_have_names(void **state)
 {
     (void)state;
-    for (int i = 0; policy_rule_at(i); i++) assert_ptr_equal(policy_rule_find(policy_rule_at(i)->name), policy_rule_at(i));
+    for (int i = 0; policy_rule_at(i); i++)
+        assert_ptr_equal(policy_rule_find(policy_rule_at(i)->name), policy_rule_at(i));
     assert_null(policy_rule_find("no-such-rule"));
     assert_null(policy_rule_at(-1));
 }

@@ -10,7 +10,7 @@
  * as long for all answers as drawing them on all slots does: the balance at which groups of devices are chosen. */
 enum { ITERATIONS = 12, SAMPLES = 256, SLOTS = 64, GROUP = 8, STREAMED = 16 };
 
-/* Of the logarithm of lengths: from short tails to those of answers that reason. */
+/* Deviations of the logarithm of lengths: from short tails to those of answers that reason. */
 static const double tails[] = { 0.5, 1.0, 1.5 };
 enum { TAILS = sizeof tails / sizeof *tails, STALENESSES = 4 };
 

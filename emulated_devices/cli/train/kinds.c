@@ -68,7 +68,7 @@ static const char *const of_texts[] = {
 
 const struct run_kind run_rl = {
     .command = "rl", .without = of_texts, .steps = 20, .more = rl_options, .batch = 64,
-    .vocabulary = TASK_VOCABULARY,
+    .vocabulary = TASK_VOCABULARY, .model = "tiny",
     .what = "Train a model by rewards of its own answers on a mesh of emulated devices: answers are drawn, scored\n"
             "and rewarded, and the policy is trained on them, by the conventions of released programs. The task is\n"
             "the addition of two numbers. --check ref holds every token, loss, gradient and weight to one device\n"

@@ -112,7 +112,7 @@ static enum error_code check_options(const struct train_options *o, const struct
     return OK;
 }
 
-/* What only part of the plans does: each pass is one step of one model. */
+/* Each pass is one step of one model: plans that do more are refused. */
 static enum error_code check_plan(const struct plan *plan, struct error *err)
 {
     const struct transformer model = { .config = plan->model };

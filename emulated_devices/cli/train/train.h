@@ -18,11 +18,13 @@ struct run_kind {
     bool infers;                        /* forward passes alone */
     bool serves;                        /* of requests, not of batches */
     int batch, vocabulary;              /* by default; 0: the preset's */
+    const char *model;                  /* by default; NULL: the first preset */
 };
 /* Options of `orrery plan` about failures (run/report/report_failures.h). */
 #define OF_FAILURES "--mtbf", "--device-mtbf", "--restart", "--storage", "--checkpoint", "--checkpoint-every"
 
-extern const struct run_kind run_train, run_infer, run_serve, run_rl, run_plan, run_show_data, run_show_memory, run_show_plan;
+extern const struct run_kind run_train, run_infer, run_serve, run_rl, run_plan, run_show_data, run_show_memory,
+    run_show_plan;
 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */

@@ -278,13 +278,14 @@ static enum error_code row_losses(const struct node_call *call, double *loss, do
 {
     const struct linked_node *n = call->node;
     const struct stage *s = call->stage;
-    const struct tensor labels = node_integers(call, call->micro->labels, AT_LOGITS), top = buffer(call, n->statistic[0]),
-                        sums = buffer(call, n->statistic[1]);
+    const struct tensor labels = node_integers(call, call->micro->labels, AT_LOGITS);
+    const struct tensor top = buffer(call, n->statistic[0]), sums = buffer(call, n->statistic[1]);
     struct intervals rows = { 0 };
     intervals_add_part(&rows, &call->micro->tokens, tensor_rows_at(s->tp, AT_LOGITS, node_rows(call)));
     const bool lost = intervals_lost(&rows);
     if (!lost && loss) tensor_row_loss_forward(s->tp, s->row_loss, &rows, loss, top, sums, labels);
-    else if (!lost) tensor_row_loss_backward(s->tp, s->row_loss, &rows, buffer(call, n->dx[0]), sums, top, labels, scale);
+    else if (!lost)
+        tensor_row_loss_backward(s->tp, s->row_loss, &rows, buffer(call, n->dx[0]), sums, top, labels, scale);
     intervals_free(&rows);
     return lost ? fail(err, ERR_MEMORY, "no memory for a list of rows") : OK;
 }

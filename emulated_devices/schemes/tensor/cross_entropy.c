@@ -3,7 +3,7 @@
  * Source   M. Shoeybi et al., "Megatron-LM", arXiv:1909.08053, section 3: no logits are sent, only numbers per token
  * Sends    over the devices with the same rows, n rows each: all-reduce of n maxima, then of n sums and n hits together
  *
- * model/run/run_node.c calls both first functions once for a microbatch.  The forward call is collective over the devices
+ * model/run/run_node.c calls both functions once for a microbatch.  The forward call is collective over the devices
  * with the same rows; the only error is ERR_COMM.  The backward call is local and cannot fail.  Where rows have losses
  * of their own (ref/model/row_loss.h), two more calls change the loss and its gradient: run_node.c calls them, too.
  */

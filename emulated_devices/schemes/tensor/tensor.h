@@ -386,8 +386,8 @@ enum error_code tensor_cross_entropy_forward(struct tensor_parallel *, double *l
 void tensor_cross_entropy_backward(struct tensor_parallel *, struct tensor dlogits, struct tensor logits,
                                    struct tensor sums, struct tensor top, struct tensor labels, double scale);
 
-/** The same after them, where rows have losses of their own: the loss in place of that of cross entropy, and the
- *  gradient in place of cross entropy's.  Local.
+/** Rows may have losses of their own: after the calls above these give their loss in place of that of cross entropy,
+ *  and their gradient in place of cross entropy's.  Local.
  *  @param rows  which rows of the batch these are, in the order of the labels. */
 void tensor_row_loss_forward(struct tensor_parallel *, const struct row_loss *, const struct intervals *rows,
                              double *loss, struct tensor top, struct tensor sums, struct tensor labels);

@@ -55,6 +55,7 @@ static struct train_words usual_words(const struct run_kind *kind)
 {
     return (struct train_words){
         .infers = kind->infers, .serves = kind->serves, .batch = kind->batch, .vocabulary = kind->vocabulary,
+        .model = kind->model,
         .placement = "even", .dtype = "fp32", .cluster = CLUSTER_USUAL, .optimizer = "adamw",
         .rates = rate_schedule_names[0],
         .size = { 1, 1, 1, 1, 1 }, .steps = kind->steps, .warmup = -1,
