@@ -72,6 +72,7 @@ test_refusals() {
     run train --modalities 1 --tp 4 --tensor 2d;        expect_status 2; expect_error 'cuts rows of the stream; encoders need whole rows'
     run train --modalities 1 --seq 4;                   expect_status 2; expect_error '--modalities 1: the image encoder would never have a token: a clip has 3 patches or more'
     run train --modalities 1 --dp 4 --data-parallel diloco; expect_status 2; expect_error '--data-parallel diloco trains its replicas apart; an encoder is of all of them'
+    run plan --modalities 1 --dtype bf16 --memory-of megatron; expect_status 2; expect_error 'trains a model of text: plan without --modalities'
     expect_nothing
 }
 
