@@ -32,8 +32,8 @@ void reference_take_encoder_gradients(struct reference *, struct trainer *);
  *  @return OK; ERR_MEMORY, and the run must end. */
 enum error_code reference_step_encoders(struct reference *, struct step truth, struct step twin, struct error *);
 
-/** Set the encoders of both runs to the devices'.  Collective over all devices; elsewhere than on rank 0 the reference is
- *  NULL. */
+/** Set the encoders of both runs to the devices'.  Collective over all devices; elsewhere than on rank 0 the reference
+ *  is NULL. */
 void reference_follow_encoders(struct reference *, struct trainer *);
 
 /** The truth's numbers of an encoder: weights, masters, gradients or states. */
