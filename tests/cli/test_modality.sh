@@ -20,6 +20,13 @@ test_run() {
     expect_status 0; expect_out '^OK: '
 }
 
+# A step whose gradients overflow is skipped for encoders, too.
+test_overflow() {
+    make_text
+    run train $model --data "$text" --modalities 2 --dp 2 --zero 1 --dtype fp16 --loss-scale 16777216 --steps 12 --check ref; expect_status 0; expect_out '^OK: '
+    expect_out 'skipped'
+}
+
 # Images and text together in a sequence; clips as the file says, or drawn for each sample.
 test_packed() {
     samples; make_text
@@ -76,4 +83,4 @@ test_refusals() {
     expect_nothing
 }
 
-run_tests test_run test_packed test_plan test_checkpoint test_claims test_refusals
+run_tests test_run test_overflow test_packed test_plan test_checkpoint test_claims test_refusals
