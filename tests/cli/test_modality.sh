@@ -20,6 +20,13 @@ test_run() {
     expect_status 0; expect_out '^OK: '
 }
 
+# A step whose gradients overflow is skipped for encoders, too.
+test_overflow() {
+    make_text
+    run train $model --data "$text" --modalities 2 --dp 2 --zero 1 --dtype fp16 --loss-scale 16777216 --steps 12 --check ref; expect_status 0; expect_out '^OK: '
+    expect_out 'skipped'
+}
+
 # Images and text together in a sequence; clips as the file says, or drawn for each sample.
 test_packed() {
     samples; make_text
@@ -72,7 +79,8 @@ test_refusals() {
     run train --modalities 1 --tp 4 --tensor 2d;        expect_status 2; expect_error 'cuts rows of the stream; encoders need whole rows'
     run train --modalities 1 --seq 4;                   expect_status 2; expect_error '--modalities 1: the image encoder would never have a token: a clip has 3 patches or more'
     run train --modalities 1 --dp 4 --data-parallel diloco; expect_status 2; expect_error '--data-parallel diloco trains its replicas apart; an encoder is of all of them'
+    run plan --modalities 1 --dtype bf16 --memory-of megatron; expect_status 2; expect_error 'trains a model of text: plan without --modalities'
     expect_nothing
 }
 
-run_tests test_run test_packed test_plan test_checkpoint test_claims test_refusals
+run_tests test_run test_overflow test_packed test_plan test_checkpoint test_claims test_refusals

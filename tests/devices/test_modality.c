@@ -66,7 +66,9 @@ static void test_clips_in_samples(void **state)
             const struct clip *k = &c.clip[i];
             const int64_t sample = k->row < 18 ? k->row / 9 : 2, first = sample * 9, end = sample < 2 ? first + 9 : 22;
             if (sample < 2) seen[sample] = true;
-            assert_true(k->row > first && k->row + k->count < end);
+            ASSERT_ALL(k->row > first && k->row + k->count < end, "a clip in rows %lld to before %lld, and its sample "
+                       "in %lld to before %lld", (long long)k->row, (long long)(k->row + k->count), (long long)first,
+                       (long long)end);
         }
         clips_free(&c);
     }

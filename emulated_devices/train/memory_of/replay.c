@@ -190,6 +190,7 @@ enum error_code memory_profile_check(const struct memory_profile *profile, const
         : plan->optimizer->forward_only ? "trains, and this plan has no backward pass"
         : plan->data.offload || plan->data.offload_experts || plan->offload_activations
             ? "keeps everything on the device: plan without --offload"
+        : plan->encoders.kinds > 0 ? "trains a model of text: plan without --modalities"
         : plan->data.tiles > 1 ? "has whole matrices: plan without --tiles"
         : plan_replicas(plan) > 1 ? "reduces gradients in every step: its copies do not train apart" : NULL;
     return why ? fail(err, ERR_PLAN, "--memory-of %s: a program that the profile knows %s", profile->name, why) : OK;

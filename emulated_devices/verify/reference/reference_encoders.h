@@ -25,15 +25,15 @@ enum error_code reference_encode_back(const struct reference *, struct serial_ru
 double reference_gradient_norm(const struct serial_run *);
 
 /** Set the gradients of the encoders of both runs to the devices', after they have been compared, so that the step has
- *  no error but its own.  Collective over all devices.  @param reference  NULL elsewhere than on rank 0. */
+ *  no error but its own.  Collective over all devices; elsewhere than on rank 0 the reference is NULL. */
 void reference_take_encoder_gradients(struct reference *, struct trainer *);
 
 /** Step the encoders of both runs, and measure how the truth's step responds to what its gradients may be off by.
  *  @return OK; ERR_MEMORY, and the run must end. */
 enum error_code reference_step_encoders(struct reference *, struct step truth, struct step twin, struct error *);
 
-/** Set the encoders of both runs to the devices'.  Collective over all devices.  @param reference  NULL elsewhere than
- *  on rank 0. */
+/** Set the encoders of both runs to the devices'.  Collective over all devices; elsewhere than on rank 0 the reference
+ *  is NULL. */
 void reference_follow_encoders(struct reference *, struct trainer *);
 
 /** The truth's numbers of an encoder: weights, masters, gradients or states. */
