@@ -22,7 +22,7 @@ extern const struct quantity quantities[];
 quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_step_seconds,
             quantity_step_milliseconds, quantity_step_rate, quantity_order,
             quantity_attention_ratio, quantity_tensor_speedup, quantity_overlap_speedup, quantity_memory_saved,
-            quantity_offload_stride, quantity_planned_seconds, quantity_planned_milliseconds,
+            quantity_offload_stride, quantity_offload_shared, quantity_planned_seconds, quantity_planned_milliseconds,
             quantity_planned_tokens, quantity_planned_rate, quantity_planned_utilization, quantity_planned_memory,
             quantity_planned_order, quantity_planned_gain, quantity_planned_goodput, quantity_save_bytes,
             quantity_save_hidden, quantity_save_gain;

@@ -21,7 +21,7 @@ static const struct published_system systems[] = {
       "train --model tiny --dp 4 --data-parallel ddp --steps 2 --check ref", NULL, "PyTorch DDP, arXiv:2006.15704" },
     { "deep-optimizer-states", "updates of offloaded states, some of them on the device",
       "iterations 2.5 times as fast", "bench offload",
-      "the best stride is another one here: rates of the host are assumed", "arXiv:2410.21316" },
+      "a host whose memory copies take, too: only a formula has that", "arXiv:2410.21316" },
     { "diloco", "copies train apart for many steps, and an outer optimizer takes their mean",
       "500 times less communication", "train --model tiny --dp 2 --data-parallel diloco --steps 4 --check ref",
       "the loss after long training is not compared", "arXiv:2311.08105" },
