@@ -46,7 +46,7 @@ static enum error_code partial_print(const struct partial_setting *setting, int 
     struct partial_found whole = { 0 }, found = { 0 };
     enum error_code e = OK;
     say(stdout, 0, "%s on one device by the rule of pp %d, %d microbatches: %lld steps of %lld sequences;\n"
-        "loss of held-out text by the whole model, and by every second layer", setting->model.name, setting->pp,
+        "loss of held-out text by the whole model, and without half of the layers", setting->model.name, setting->pp,
         setting->micro, (long long)setting->steps, (long long)setting->batch);
     struct table t = table_start("partial", 1, "skipped\tlayers %\ttime\tloss\tperplexity %\thalf\tperplexity %");
     for (int skip = 0; skip <= skips && !e; skip++) {
