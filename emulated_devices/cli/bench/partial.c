@@ -37,6 +37,8 @@ static void print_directions(const struct partial_found *whole, const struct par
         "\nTheirs are models of 500M to 7B parameters, on nodes of which some are slow.  This one has\n"
         "learnt for some steps on one short text, so that only directions are comparable.  \"yes\": a step is\n"
         "shorter, and less is lost than by the whole training.");
+    if (!stands)
+        say(stdout, 0, "\"NO\": after so few steps the whole model needs its depth little, and loses no more without it.");
     json_add(document_data(), "shorter %g half_partial %g half_whole %g converges %g", shorter, half,
              perplexity_more(whole->half, whole->loss), perplexity_more(most->loss, whole->loss));
 }

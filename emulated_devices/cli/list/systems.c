@@ -114,7 +114,7 @@ static const struct published_system systems[] = {
       "arXiv:1806.03377, arXiv:2006.09503" },
     { "skippipe", "each microbatch leaves out some stages",
       "steps up to 55 % shorter; 7 % more perplexity with half of the layers", "bench partial",
-      "nodes that are slow, for which its routes are searched; long trainings", "arXiv:2502.19913" },
+      "nodes that are slow, and a search of routes; after few steps depth matters little", "arXiv:2502.19913" },
     { "zero-bubble", "backward passes in two parts", "up to 31 % more samples a second",
       "bench published --only zero-bubble", NULL, "arXiv:2401.10241, arXiv:2405.15362" },
     /* ---- plans and planners ---- */
