@@ -24,9 +24,16 @@ void partial_rule(const struct schedule *schedule, int64_t layers, int64_t batch
     }
 }
 
-void partial_half(int64_t layers, int64_t batch, bool *passes_by)
+/* The first stage and the last one are never skipped.  Layer number i of those that are left out stands in the middle
+ * of the i-th part of the others. */
+void partial_half(int stages, int64_t layers, int64_t batch, bool *passes_by)
 {
-    for (int64_t i = 0; i < layers * batch; i++) passes_by[i] = i / batch % 2 == 1;
+    const int64_t first = partial_first_layer(layers, stages, 1),
+                  middle = partial_first_layer(layers, stages, stages - 1) - first;
+    const int64_t out = layers / 2 < middle ? layers / 2 : middle;
+    for (int64_t i = 0; i < layers * batch; i++) passes_by[i] = false;
+    for (int64_t i = 0; i < out; i++)
+        for (int64_t b = 0; b < batch; b++) passes_by[(first + (2 * i + 1) * middle / (2 * out)) * batch + b] = true;
 }
 
 /* ---- one training ------------------------------------------------------------------------------------------------ */
@@ -158,7 +165,7 @@ enum error_code partial_train(const struct partial_setting *setting, int skip, s
     e = learner_open(&learner, setting, err);
     if (!e) {
         partial_rule(&partial, setting->model.L, setting->batch, learner.rule);
-        partial_half(setting->model.L, setting->batch, learner.half);
+        partial_half(setting->pp, setting->model.L, setting->batch, learner.half);
         found->span = (double)span / (double)longest;
         found->layers = share_of_layers(setting, learner.rule);
         e = learner_run(&learner, found, err);

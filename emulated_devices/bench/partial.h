@@ -25,15 +25,16 @@ struct partial_found {
     double span;                        /**< time of a step over that of a pipeline without skips: F, I, W of 1 each */
     double layers;                      /**< computed of all, on average over microbatches */
     double loss;                        /**< of held-out text by the whole model */
-    double half;                        /**< by the model without half of its layers */
+    double half;                        /**< by the model without half of its layers (partial_half) */
 };
 
 /** Note in passes_by [L, B] which sequences of a step leave which layers out: those of microbatch m the layers of the
  *  stages where m has no place.  Local. */
 void partial_rule(const struct schedule *, int64_t layers, int64_t batch, bool *passes_by);
 
-/** Leave half of the layers out for all sequences: every second one, beginning with the second.  Local. */
-void partial_half(int64_t layers, int64_t batch, bool *passes_by);
+/** Leave half of the layers out for all sequences, at most those of the stages that a microbatch may skip, spread
+ *  evenly over them.  Local. */
+void partial_half(int stages, int64_t layers, int64_t batch, bool *passes_by);
 
 /**
  * Train from the same start on the same batches, with so many of the middle stages skipped.  Local.

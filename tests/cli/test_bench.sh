@@ -19,6 +19,18 @@ test_published_formulas() {
     [ "$(grep -cE '^  [a-z0-9-]+ +64 +512 +[0-9]+\.[0-9]+' "$place/out")" = 16 ] || complain 'not 16 schedules made and timed for P=64, M=512'
 }
 
+# Trainings with and without skips: times and layers by formula, and what SkipPipe claims.
+test_partial() {
+    run bench partial --model tiny --pp 4 --micro 4 --batch 4 --steps 3 --skip 1 --json all.json; expect_status 0
+    expect_columns 100
+    expect_out '^ +0 +100 +1\.000 +[0-9.]+ +[+]0\.0 '; expect_out '^ +1 +75 +0\.857 +[0-9.]+ +[-+][0-9.]+ '
+    expect_out '^  a step is shorter, at most by +55 +14 +yes$'
+    grep -q '"half_partial":' all.json || complain 'its JSON has no perplexity without half of the layers'
+    run bench partial --batch 7;                        expect_status 2; expect_error '--batch 7: must be a multiple of the 6'
+    run bench partial --model tiny --pp 9 --micro 1;    expect_status 2; expect_error '--pp 9: model tiny has 8 layers'
+    run bench partial --model nothing;                  expect_status 2; expect_error 'nothing'
+}
+
 test_all_schedules() {
     run bench schedules --pp 4 --micro 8
     expect_out '^ +1f1b +1 +27\.27 +33 +4 +48 +yes$'                # bubble (P-1)/(M+P-1); memory P; messages 2 M (P-1)
@@ -158,4 +170,4 @@ test_topics() {
     run bench schedules --help;                         expect_status 0; expect_columns 100
 }
 
-run_tests test_published_table test_published_formulas test_streams test_segments test_all_schedules test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_first_step_does_not_count test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics
+run_tests test_published_table test_published_formulas test_streams test_segments test_all_schedules test_partial test_plans test_tensor test_tensor_formats_and_mistakes test_offload test_first_step_does_not_count test_step_in_time test_step_beside_a_neighbour test_step_beside_another_backend test_topics

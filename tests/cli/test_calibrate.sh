@@ -24,7 +24,7 @@ test_stream() {
     run calibrate --stream --elements 4097 --rounds 2 --json rates.json; expect_status 0; expect_silent
     expect_out '^4097 elements of fp64 in each of three arrays, [0-9]+ threads?, [0-9]+ pieces; the best of 2 rounds$'
     expect_out '^  triad +[0-9.]+ +[0-9.]+ +[0-9.]+$'
-    grep -q '"format":	"orrery calibrate stream"' rates.json || complain 'its JSON has no format'
+    grep -q '"format":	"orrery calibrate --stream"' rates.json || complain 'its JSON has no format'
     [ "$(grep -c '"by_tasks":' rates.json)" = 4 ] || complain 'its JSON has not four loops'
     run calibrate --stream --check;                      expect_status 2; expect_error '--stream: .*without --check'
     run calibrate --elements 8;                          expect_status 2; expect_error '--elements: only with --stream'

@@ -94,6 +94,18 @@ test_train_with_a_file() {
     run $train --pp 2 --schedule zbv;                   expect_status 2; expect_error 'did you mean "?zb-v'
 }
 
+# Actors: two registers let all work at once, and the slowest decides; each piece is what one device makes.
+test_actors() {
+    run show actors;                                    expect_status 0; expect_silent; expect_columns 100
+    expect_out '^  load +0011'; expect_out '^  as said +248 +6 +6 +7 +240$'; expect_out '^  1 +287 +7 +7 +4 +240$'
+    expect_out '^  none +248 +6 +6 +36 '
+    run show actors 'load:1,image:4<load,text:9<load,step:2<image+text' --latency 1 --json all.json; expect_status 0
+    grep -q '"registers":' all.json || complain 'its JSON has no registers'
+    run show actors a:1,b;                              expect_status 2; expect_error 'actor b: must be NAME:TIME'
+    run show actors 'a:1,b:1<c';                        expect_status 2; expect_error 'a producer stands before its consumers'
+    run show actors --pieces 1;                         expect_status 2; expect_error '--pieces'
+}
+
 # A linear layer under every tensor scheme: drawn, sent as the cost function says, and whole at the end.
 test_tensor_schemes() {
     local name role devices
@@ -267,5 +279,5 @@ test_timeline() {
 # Every scheme, and whole runs: not in `make check`.
 longer=(test_attention_schemes test_dispatch_schemes test_train_partial_and_streaming_files)
 [ "${TIER:-test}" != check ] || longer=()
-run_tests test_tensor_schemes test_tensor_steps test_signatures test_topics test_every_schedule test_numbers \
+run_tests test_tensor_schemes test_tensor_steps test_signatures test_actors test_topics test_every_schedule test_numbers \
           test_cluster test_refusals test_files test_train_with_a_file test_timeline "${longer[@]}"

@@ -31,9 +31,15 @@ static void test_rule(void **state)
                 fail_msg("layer %d, sequence %d: left out %d, expected %d", l, b, out[l * BATCH + b], want);
         }
     schedule_free(&s);
-    partial_half(LAYERS, BATCH, out);
-    for (int l = 0; l < LAYERS; l++)
-        for (int b = 0; b < BATCH; b++) assert_int_equal(out[l * BATCH + b], l % 2);
+    /* Half of 8 layers are all of the middle stages if there are 4 stages; of 8 stages they are 1, 3, 4 and 6. */
+    for (int stages = P; stages <= 2 * P; stages += P) {
+        partial_half(stages, LAYERS, BATCH, out);
+        for (int l = 0; l < LAYERS; l++)
+            for (int b = 0; b < BATCH; b++) {
+                const bool want = stages == P ? l >= 2 && l < 6 : l == 1 || l == 3 || l == 4 || l == 6;
+                if (out[l * BATCH + b] != want) fail_msg("%d stages, layer %d: left out %d", stages, l, !want);
+            }
+    }
 }
 
 /* Each microbatch leaves out skip of P stages.  1F1B takes 3 (P-1+M); the partial one idles 3 (P-1-skip) beside the

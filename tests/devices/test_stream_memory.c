@@ -28,9 +28,9 @@ static void test_each_element(void **state)
                         if (i < n && loop == STREAM_ADD) C = A + B;
                         if (i < n && loop == STREAM_TRIAD) A = B + 3 * C;
                         if (a[i] != A || b[i] != B || c[i] != C)
-                            fail_msg("%s by %s, %d elements in %d pieces: element %d is %g, %g, %g, expected %g, %g, %g",
-                                     stream_loop_name[loop], way == STREAM_BY_TASKS ? "tasks" : "loops", n, tasks, i,
-                                     a[i], b[i], c[i], A, B, C);
+                            fail_msg("%s by %s, %d elements in %d pieces: element %d is %g, %g, %g, expected %g, %g, "
+                                     "%g", stream_loop_name[loop], way == STREAM_BY_TASKS ? "tasks" : "loops", n,
+                                     tasks, i, a[i], b[i], c[i], A, B, C);
                     }
                 }
 }

@@ -24,3 +24,19 @@ enum error_code quantity_offload_stride(struct claim *claim, const struct claims
     claim->ours = (double)took / (double)host;
     return e;
 }
+
+/* Host and device take turns at the host's memory, so that their slices add up. */
+enum error_code quantity_offload_shared(struct claim *claim, const struct claims_setting *setting, struct error *err)
+{
+    int stride = 1, host = 0, device = 0;
+    const struct option table[] = {
+        { "--stride", "K", OPTION_INT, &stride, .min = 1, .max = 1000, .required = true, .help = "" },
+        { "--host", "N", OPTION_INT, &host, .min = 1, .max = 1000, .required = true, .help = "of a slice, / 1000" },
+        { "--device", "N", OPTION_INT, &device, .min = 1, .max = 10000, .required = true, .help = "likewise" },
+        { 0 }
+    };
+    (void)setting;
+    const enum error_code e = claim_take(claim, table, err);
+    claim->ours = ((stride - 1) * (double)host + device) / stride / 1000;
+    return e;
+}

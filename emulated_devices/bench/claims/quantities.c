@@ -15,6 +15,7 @@ const struct quantity quantities[] = {
     { "memory-saved", "per cent of what products and their sums read and write that additions at the memory save",
       quantity_memory_saved },
     { "offload-stride", "time of an update of offloaded states over that by the host alone", quantity_offload_stride },
+    { "offload-shared", "the same by a formula in which copies take the host's memory", quantity_offload_shared },
     { "planned-seconds", "time of a step that is planned as `orrery plan` plans it", quantity_planned_seconds },
     { "planned-milliseconds", "the same in thousandths", quantity_planned_milliseconds },
     { "gpt-milliseconds", "likewise of a GPT, from sizes: --devices --batch --micro --width --heads --layers --tokens",

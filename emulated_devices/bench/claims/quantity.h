@@ -20,6 +20,7 @@ extern const struct quantity quantities[];
 
 quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantity_attention_ratio,
             quantity_tensor_speedup, quantity_overlap_speedup, quantity_memory_saved, quantity_offload_stride,
+            quantity_offload_shared,
             quantity_planned_seconds, quantity_planned_milliseconds, quantity_gpt_milliseconds,
             quantity_planned_tokens, quantity_planned_rate, quantity_planned_utilization, quantity_planned_memory,
             quantity_planned_order, quantity_planned_packing, quantity_planned_gain, quantity_planned_goodput,

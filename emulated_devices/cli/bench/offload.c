@@ -52,8 +52,9 @@ static enum error_code print_published(struct comm *alone, const struct asked *a
 {
     char slice[16];
     snprintf(slice, sizeof slice, "%d", asked->slice);
-    return claims_show("offload-strides", &(struct claims_setting){ .word = { "--slice", slice }, .words = 2,
-                                                                    .alone = alone }, err);
+    const struct claims_setting by_slices = { .word = { "--slice", slice }, .words = 2, .alone = alone }, none = { 0 };
+    const enum error_code e = claims_show("offload-strides", &by_slices, err);
+    return e ? e : claims_show("offload-shared", &none, err);
 }
 
 /* The copies of an average slice, by the cluster's rates: 2 bytes of gradient and 12 of master and states are read,

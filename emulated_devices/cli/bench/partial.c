@@ -30,12 +30,16 @@ static void print_directions(const struct partial_found *whole, const struct par
     const bool sooner = shorter > 0, stands = half < perplexity_more(whole->half, whole->loss);
     struct table t = table_start("claims", 1, "SkipPipe, arXiv:2502.19913\tsaid %%\tours %%\tgoes that way");
     table_row(&t, "a step is shorter, at most by\t%.0f\t%.0f\t%s", SAID_SHORTER, shorter, sooner ? "yes" : "NO");
-    table_row(&t, "perplexity more without half of the layers\t%.0f\t%.0f\t%s", SAID_HALF, half, stands ? "yes" : "NO");
-    table_row(&t, "the same, of the whole training\t\t%.0f\t", perplexity_more(whole->half, whole->loss));
+    table_row(&t, "perplexity more without half of the layers\t%.0f\t%.1f\t%s", SAID_HALF, half, stands ? "yes" : "NO");
+    table_row(&t, "the same, of the whole training\t\t%.1f\t", perplexity_more(whole->half, whole->loss));
     table_end(&t);
-    say(stdout, 0, "\nTheirs are models of 500M to 7B parameters, on nodes of which some are slow; this one has learnt "
-        "for some steps on one short text, so that only directions are comparable.  \"yes\": less is lost than by the "
-        "whole training.");
+    say(stdout, 0,
+        "\nTheirs are models of 500M to 7B parameters, on nodes of which some are slow.  This one has\n"
+        "learnt for some steps on one short text, so that only directions are comparable.  \"yes\": a step is\n"
+        "shorter, and less is lost than by the whole training.");
+    if (!stands)
+        say(stdout, 0, "\"NO\": after so few steps the whole model needs its depth little, and loses no more by "
+            "less.");
     json_add(document_data(), "shorter %g half_partial %g half_whole %g converges %g", shorter, half,
              perplexity_more(whole->half, whole->loss), perplexity_more(most->loss, whole->loss));
 }
@@ -44,9 +48,9 @@ static enum error_code partial_print(const struct partial_setting *setting, int 
 {
     struct partial_found whole = { 0 }, found = { 0 };
     enum error_code e = OK;
-    say(stdout, 0, "%s on one device by the rule of pp %d, %d microbatches: %lld steps of %lld sequences; loss of "
-        "held-out text by the whole model, and by every second layer", setting->model.name, setting->pp, setting->micro,
-        (long long)setting->steps, (long long)setting->batch);
+    say(stdout, 0, "%s on one device by the rule of pp %d, %d microbatches: %lld steps of %lld sequences;\n"
+        "loss of held-out text by the whole model, and without half of the layers", setting->model.name, setting->pp,
+        setting->micro, (long long)setting->steps, (long long)setting->batch);
     struct table t = table_start("partial", 1, "skipped\tlayers %\ttime\tloss\tperplexity %\thalf\tperplexity %");
     for (int skip = 0; skip <= skips && !e; skip++) {
         e = partial_train(setting, skip, &found, err);

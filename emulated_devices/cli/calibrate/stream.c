@@ -27,7 +27,7 @@ static void stream_print(const struct stream_asked *asked, const struct stream_r
 static enum error_code stream_write(const char *path, const struct stream_asked *asked,
                                     const struct stream_rates *rates, int threads, struct error *err)
 {
-    cJSON *root = document_start("orrery calibrate stream");
+    cJSON *root = document_start("orrery calibrate --stream");
     json_add(root, "elements %g threads %d pieces %d rounds %d", (double)asked->elements, threads, asked->tasks,
              asked->rounds);
     cJSON *rows = cJSON_AddArrayToObject(root, "loops");

@@ -21,7 +21,7 @@ static const struct published_system systems[] = {
       "train --model tiny --dp 4 --data-parallel ddp --steps 2 --check ref", NULL, "PyTorch DDP, arXiv:2006.15704" },
     { "deep-optimizer-states", "updates of offloaded states, some of them on the device",
       "iterations 2.5 times as fast", "bench offload",
-      "the best stride is another one here: rates of the host are assumed", "arXiv:2410.21316" },
+      "a host whose memory copies take, too: only a formula has that", "arXiv:2410.21316" },
     { "diloco", "copies train apart for many steps, and an outer optimizer takes their mean",
       "500 times less communication", "train --model tiny --dp 2 --data-parallel diloco --steps 4 --check ref",
       "the loss after long training is not compared", "arXiv:2311.08105" },
@@ -114,7 +114,7 @@ static const struct published_system systems[] = {
       "arXiv:1806.03377, arXiv:2006.09503" },
     { "skippipe", "each microbatch leaves out some stages",
       "steps up to 55 % shorter; 7 % more perplexity with half of the layers", "bench partial",
-      "nodes that are slow, for which its routes are searched; long trainings", "arXiv:2502.19913" },
+      "nodes that are slow, and a search of routes; after few steps depth matters little", "arXiv:2502.19913" },
     { "zero-bubble", "backward passes in two parts", "up to 31 % more samples a second",
       "bench published --only zero-bubble", NULL, "arXiv:2401.10241, arXiv:2405.15362" },
     /* ---- plans and planners ---- */

@@ -90,9 +90,9 @@ static enum error_code actors_print(struct actors *actors, struct error *err)
     for (size_t i = 0; i < sizeof tried / sizeof *tried && !e; i++) e = actors_row(actors, &t, tried[i], err);
     if (e) return table_drop(&t), e;
     table_end(&t);
-    say(stdout, 0, "\ntime: of all %lld pieces; a piece: from one to the next, in the second half; formula: of a "
-        "chain; held: registers in use at once, of all actors, each at its most.  Every piece is what one device "
-        "makes.", (long long)actors->pieces);
+    say(stdout, 0, "\ntime: of all %lld pieces; a piece: from one to the next, in the second half; formula: of a\n"
+        "chain; held: registers in use at once, of all actors, each at its most.  Every piece is what one\n"
+        "device makes.", (long long)actors->pieces);
     return OK;
 }
 
