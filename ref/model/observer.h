@@ -1,4 +1,6 @@
-/* observer.h -- who sees the tensors of a one-device model: the language model's, and those of its encoders. */
+/* observer.h -- who sees the tensors of a one-device model.
+ * ref/model calls an observer: the language model (transformer.h) and its encoders (modality.h).
+ */
 #ifndef ORRERY_OBSERVER_H
 #define ORRERY_OBSERVER_H
 
