@@ -70,7 +70,7 @@ void tensor_row_loss_forward(struct tensor_parallel *tp, const struct row_loss *
         *loss += row_loss_forward(row_loss, &kept, labels.data, n, rows->at[i].count, rows->at[i].first,
                                   tp->device->exact != SUMS_ROUND);
     views_end(&views);
-    if (!first_with_rows(tp)) *loss = 0;
+    *loss = first_with_rows(tp) ? *loss : 0;
 }
 
 void tensor_row_loss_backward(struct tensor_parallel *tp, const struct row_loss *row_loss, const struct intervals *rows,
