@@ -19,7 +19,8 @@
  * Equals   reassociates the two sums of losses, scaled by the labels of the whole batch.  A pass gives the same bits on
  *          any device, and the sums have the same order with and without --perturb 2 (the other side's summands are
  *          zeros).  So for the same D, tp and pp the bits are equal, also with sharded weights.  Another D adds losses
- *          in another order; the slope has that difference times 1/(2 eps).
+ *          in another order; the slope has that difference times 1/(2 eps).  With exact sums losses
+ *          of tokens are integers on one grid, so every D has the same bits.
  *
  * Source   L. Wang et al., "DistZO2", arXiv:2507.03211, for the three forms; S. Malladi et al., arXiv:2305.17333
  */
