@@ -166,9 +166,6 @@ static enum error_code read_shares(struct kernels *k, const cJSON *kernels, cons
         e = json_int(kernels, where, "other_permille", 1, 1000, &k->other_permille, err);
     if (!e) e = read_number(kernels, where, "other_half_depth", 1 << 20, 0, &k->other_half_depth, err);
     if (!e) e = read_named(k, kernels, where, err);
-    if (!e) e = read_number(kernels, where, "issue_ns", MOST_NS, 0, &k->issue, err);
-    if (!e) e = read_number(kernels, where, "step_ns", MOST_NS, 0, &k->step, err);
-    k->issue *= 1000, k->step *= 1000;
     return e;
 }
 
@@ -199,7 +196,7 @@ static enum error_code read_kernels(struct kernels *k, const cJSON *root, const 
 {
     static const char *const known[] = { "launch_ns", "source", "units", "tile_rows", "tile_columns", "half_depth",
                                          "matrix_permille", "memory_permille", "other_permille", "other_half_depth",
-                                         "operations", "issue_ns", "step_ns", NULL };
+                                         "operations", NULL };
     enum { OF_LAUNCH = 2 };
     const cJSON *kernels;
     char inside[200];

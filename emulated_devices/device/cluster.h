@@ -78,7 +78,6 @@ struct kernels {
     int named;                          /* entries of `share` */
     struct named_share share[CLUSTER_MOST_NAMED];       /* of operations that are slower than memory_permille says */
     picoseconds launch;                 /* of a kernel on the device */
-    picoseconds issue, step;            /* the host's time to issue a kernel; and for a step besides */
     char source[400];                   /* where these shares come from; "": not said */
 };
 
