@@ -28,7 +28,9 @@ enum error_code snapshot_bytes(const struct collection *collection, int device, 
     const int rank = collection_place(collection, device);
     enum error_code e = snapshot_copied(collection, device, copied, err);
     *sent = 0;
-    for (int t = 0; t < collection->count && !e && rank >= 0; t++) {
+    /* One device alone has no keeper. */
+    const bool sends = rank >= 0 && collection->trainer->plan.mesh.devices > 1;
+    for (int t = 0; t < collection->count && !e && sends; t++) {
         struct boxes only = { 0 };
         e = collection_only(collection, t, rank, &only, err);
         if (!e) *sent += boxes_bytes(collection, t, &only);
