@@ -59,6 +59,15 @@ test_page() {
     run cluster jobs.csv --page nowhere/page.html; expect_status 1; expect_error -- '--page'
 }
 
+# Ten thousand jobs on a thousand devices take seconds.
+test_many_jobs() {
+    local name names='fifo uwfq'
+    [ "${TIER:-test}" != verify ] || names=$schedulers
+    for name in $names; do
+        run cluster --draw 10000 --devices 1024 --scheduler $name --quiet; expect_status 0
+    done
+}
+
 wrong() {                               # wrong STATUS TEXT LINE...
     printf '%s\n' "${@:3}" >wrong.csv
     run cluster wrong.csv --devices 8 --out left.csv; expect_status "$1"; expect_error "$2"
@@ -106,4 +115,4 @@ test_bench() {
     for system in PowerFlow UWFQ Tiresias EASY; do expect_out "^  $system "; done
 }
 
-run_tests test_jobs test_schedulers test_budget test_page test_wrong_jobs test_wrong_words test_bench
+run_tests test_jobs test_schedulers test_budget test_page test_many_jobs test_wrong_jobs test_wrong_words test_bench

@@ -295,8 +295,8 @@ static enum error_code cluster_run(struct cluster_options *o, struct error *err)
         e = run_schedulers(o, &jobs, &pricing, scheduler, count, err);
     }
     if (!e)
-        say(stdout, 8, "in simulation: %lld steps were planned, in %s", (long long)pricing.asked,
-            time_format(measure_now() - began).text);
+        say(stdout, 8, "in simulation: %lld step%s planned, in %s", (long long)pricing.asked,
+            pricing.asked == 1 ? " was" : "s were", time_format(measure_now() - began).text);
     pricing_close(&pricing);
     cluster_jobs_free(&jobs);
     return e;
