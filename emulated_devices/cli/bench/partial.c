@@ -67,10 +67,10 @@ static enum error_code partial_print(const struct partial_setting *setting, int 
 enum error_code bench_partial_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct partial_setting s = { .pp = 8, .micro = 6, .held = 4 };
-    const char *model = "small";
-    int batch = 12, steps = 150, skips = 2;
+    const char *model = "tiny";
+    int batch = 12, steps = 400, skips = 2;
     int64_t usual_batch;
-    double lr = 3e-3;
+    double lr = 0.01;
     struct text text;
     bool help;
     (void)status;
