@@ -115,10 +115,10 @@ static enum error_code check_sums(const struct engine *engine, struct error *err
                 lost->beyond ? "is beyond the bits there are" : "has a term that is not finite");
 }
 
-static enum error_code run_iteration(struct engine *engine, const struct iteration *now, struct error *err)
+/* Compute the rows of an iteration, up to its tokens. */
+static enum error_code compute_iteration(struct engine *engine, const struct iteration *now, struct error *err)
 {
     double loss;
-    pages_begin(&engine->pages, now);
     const int64_t rows = list_rows(engine, now);
     enum error_code e = pages_swap(&engine->pages, now, err);
     if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
@@ -126,7 +126,62 @@ static enum error_code run_iteration(struct engine *engine, const struct iterati
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e && lacks_logits(engine, now))
         e = engine_take_logits(engine, tensor_2d(NULL, device_of(engine)->dtype, 0, vocabulary(engine)), err);
-    if (!e) e = check_sums(engine, err);
+    return e ? e : check_sums(engine, err);
+}
+
+/* The times of iterations follow from each other where one device, which starts with nothing under way, is asked for
+ * nothing but time. */
+static bool times_follow(struct engine *engine, const struct iteration *now, struct step_key *key)
+{
+    const struct clock *const clock = &device_of(engine)->clock;
+    if (engine->memo.entry == NULL || now->tokens == 0 || now->outs + now->ins > 0) return false;
+    if (clock->starts.done > clock->now && clock->starts.pace > 0) return false;
+    if (clock->trace || clock->events) return false;
+    *key = (struct step_key){ .rows = now->tokens, .asked = now->samples };
+    return pages_time(&engine->pages, &key->kernel, &key->room);
+}
+
+/* Compute the same iteration with a longer kernel, and forget all but its time. */
+static enum error_code try_longer(struct engine *engine, const struct iteration *now, struct step_key key,
+                                  struct error *err)
+{
+    struct clock *const clock = &device_of(engine)->clock;
+    const int64_t longer = step_memo_try(&engine->memo, &key);
+    if (longer == 0) return OK;
+    const picoseconds end = clock->now, done = clock->starts.done, shorter = key.kernel;
+    clock_host_reads(clock);
+    pages_begin(&engine->pages, now);
+    pages_stretch(&engine->pages, (double)longer / (double)key.kernel);
+    (void)pages_time(&engine->pages, &key.kernel, &key.room);
+    const picoseconds began = clock->now;
+    const enum error_code e = compute_iteration(engine, now, err);
+    if (!e && key.kernel > shorter) step_memo_tried(&engine->memo, &key, clock->now - began);
+    clock->now = end, clock->starts.done = clock->starts.told = done;
+    return e;
+}
+
+/* Compute an iteration, or have its time without that. */
+static enum error_code compute_or_recall(struct engine *engine, const struct iteration *now, struct error *err)
+{
+    struct clock *const clock = &device_of(engine)->clock;
+    const picoseconds began = clock->now;
+    picoseconds takes;
+    struct step_key key;
+    const bool follows = times_follow(engine, now, &key);
+    if (follows && step_memo_find(&engine->memo, &key, &takes)) {
+        clock_wait(clock, began + takes);
+        return drawing_draw(&engine->drawing, now, NULL, engine->told, err);
+    }
+    const enum error_code e = compute_iteration(engine, now, err);
+    if (e || !follows || engine->pages.mixed) return e;
+    step_memo_note(&engine->memo, &key, engine->pages.charges, clock->now - began);
+    return try_longer(engine, now, key, err);
+}
+
+static enum error_code run_iteration(struct engine *engine, const struct iteration *now, struct error *err)
+{
+    pages_begin(&engine->pages, now);
+    enum error_code e = compute_or_recall(engine, now, err);
     const int64_t before = engine->now;
     if (!e) e = tell_replica(engine, now, err);
     /* The tokens decide what is computed next, unless that is planned already. */
@@ -360,6 +415,9 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e && engine->draws)
         e = drawing_open(&engine->drawing, engine->job, device_of(engine), engine->came ? engine_plan(engine)->S : 1,
                          err);
+    if (!e && !device_of(engine)->backend->has_numbers && engine->replica.size == 1 && engine_plan(engine)->ep == 1 &&
+        !engine->job->limits.ahead && !step_memo_open(&engine->memo))
+        e = fail(err, ERR_MEMORY, "no memory for the times of iterations");
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
@@ -373,6 +431,7 @@ void engine_close(struct engine *engine)
     if (engine->pages.kv) pages_close(&engine->pages);
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
     drawing_close(&engine->drawing);
+    step_memo_close(&engine->memo);
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked), free(engine->sampled);
     free(engine->told), free(engine->taken), free(engine->before), free(engine->spoken), free(engine->came);

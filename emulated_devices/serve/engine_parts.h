@@ -10,6 +10,7 @@
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/drawing.h"
 #include "emulated_devices/serve/pages.h"
+#include "emulated_devices/serve/step_memo.h"
 #include "ref/text/generate.h"
 
 /* A token of a live request, as rank 0 gets it. */
@@ -40,6 +41,7 @@ struct engine {
     struct tensor message;              /* the same in the device's memory, for messages */
     struct serving_record record;       /* of this device */
     struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
+    struct step_memo memo;              /* times of iterations, where nothing but time is computed */
     struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */
 };

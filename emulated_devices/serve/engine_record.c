@@ -29,39 +29,67 @@ void serving_record_free(struct serving_record *record)
 
 /* ---- the record of all devices ----------------------------------------------------------------------------------- */
 
-/* The place where rank 0 collects entries, and the lists of all devices one after another. */
-struct taken { void *to; const char *all; size_t each, own; };
-
-static void take_entries(const struct taken *taken, int device, int64_t from, int64_t to)
-{
-    const size_t at = (size_t)from * taken->each;
-    memcpy((char *)taken->to + at, taken->all + (size_t)device * taken->own + at, (size_t)(to - from) * taken->each);
-}
-
 int device_that_draws(const struct plan *plan, int64_t replica)
 {
     return mesh_neighbour(&plan->mesh, mesh_neighbour(&plan->mesh, 0, DP, (int)replica), PP, plan->mesh.size[PP] - 1);
 }
 
-/* Bring a list of every device to rank 0, and take each request's part.  by_token: a token has an entry of it. */
-static enum error_code bring_list(struct engine *engine, void *own, size_t each, bool by_token, void *to,
-                                  struct error *err)
+/* A list with an entry for each request, or for each of the tokens that it may have. */
+struct answers_list { char *at; size_t each; bool by_token; };
+
+static int64_t replica_with(const struct engine *engine, int64_t request)
+{
+    return replica_of_answer(engine->job, engine_plan(engine)->mesh.size[DP], request);
+}
+
+static int64_t entries_of(const struct engine *engine, const struct answers_list *list, int64_t request)
+{
+    return list->by_token ? engine->record.first[request + 1] - engine->record.first[request] : 1;
+}
+
+/* Bytes of the part of the replica that has most of a list.  Without memory 0. */
+static size_t largest_part(const struct engine *engine, const struct answers_list *list)
+{
+    const int replicas = engine_plan(engine)->mesh.size[DP];
+    int64_t *const of = calloc((size_t)replicas, sizeof *of), most = 1;
+    for (int64_t i = 0; i < engine->record.requests && of; i++)
+        of[replica_with(engine, i)] += entries_of(engine, list, i);
+    for (int r = 0; r < replicas && of; r++) most = of[r] > most ? of[r] : most;
+    const size_t bytes = of ? (size_t)most * list->each : 0;
+    free(of);
+    return bytes;
+}
+
+/* Copy a replica's part of a list to its place in the whole list, or from there. */
+static void move_part(const struct engine *engine, int64_t replica, const struct answers_list *list, char *part,
+                      bool to_list)
+{
+    for (int64_t i = 0; i < engine->record.requests; i++) {
+        if (replica_with(engine, i) != replica) continue;
+        char *const place = list->at + (size_t)(list->by_token ? engine->record.first[i] : i) * list->each;
+        const size_t bytes = (size_t)entries_of(engine, list, i) * list->each;
+        memcpy(to_list ? place : part, to_list ? part : place, bytes);
+        part += bytes;
+    }
+}
+
+/* Bring a list to rank 0: each device its replica's part, of which those of devices that draw are taken. */
+static enum error_code bring_list(struct engine *engine, struct answers_list own, void *to, struct error *err)
 {
     struct comm *const comm = engine->trainer->comm;
     const struct plan *const p = engine_plan(engine);
-    const int64_t n = engine->record.requests, *const first = engine->record.first;
-    const size_t bytes = each * (size_t)(by_token ? first[n] : n);
+    const struct answers_list whole = { to, own.each, own.by_token };
+    const size_t bytes = largest_part(engine, &own);
+    char *const part = bytes ? calloc(1, bytes) : NULL;
     char *const all = comm->rank == 0 ? malloc(bytes * (size_t)comm->size + 1) : NULL;
-    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for the answers of all "
-                                                              "devices") : OK;
-    e = comm_agree(comm, e, err);
-    if (!e) e = comm_bring(comm, own, bytes, all, err);
-    const struct taken taken = { to, all, each, bytes };
-    for (int64_t i = 0; i < n && !e && comm->rank == 0; i++)
-        take_entries(&taken, device_that_draws(p, replica_of_answer(engine->job, p->mesh.size[DP], i)),
-                     by_token ? first[i] : i,
-                     by_token ? first[i + 1] : i + 1);
-    free(all);
+    const bool ok = part && (all || comm->rank > 0);
+    enum error_code e = comm_agree(comm, ok ? OK : fail(err, ERR_MEMORY, "no memory for the answers of all devices"),
+                                   err);
+    if (!e) move_part(engine, engine->number, &own, part, false);
+    if (!e) e = comm_bring(comm, part, bytes, all, err);
+    for (int64_t r = 0; r < p->mesh.size[DP] && !e && comm->rank == 0; r++)
+        move_part(engine, r, &whole, all + (size_t)device_that_draws(p, r) * bytes, true);
+    free(part), free(all);
     return e;
 }
 
@@ -120,8 +148,11 @@ enum error_code bring_record(struct engine *engine, struct serving_record *to, s
     struct serving_record *const own = &engine->record;
     struct comm *const comm = engine->trainer->comm;
     enum error_code e = comm_agree(comm, record_open(to, engine->job->requests, err), err);
-    if (!e) e = bring_list(engine, own->answer, sizeof *own->answer, false, to->answer, err);
-    if (!e) e = bring_list(engine, own->token, sizeof *own->token, true, to->token, err);
-    if (!e) e = bring_list(engine, own->time, sizeof *own->time, true, to->time, err);
+    if (!e) e = bring_list(engine, (struct answers_list){ (char *)own->answer, sizeof *own->answer, false },
+                           to->answer, err);
+    if (!e) e = bring_list(engine, (struct answers_list){ (char *)own->token, sizeof *own->token, true }, to->token,
+                           err);
+    if (!e) e = bring_list(engine, (struct answers_list){ (char *)own->time, sizeof *own->time, true }, to->time,
+                           err);
     return e ? e : bring_counts(engine, to, err);
 }

@@ -7,6 +7,7 @@
 #include "emulated_devices/collectives/collective.h"
 #include "emulated_devices/device/arena_list.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/device/kernel.h"
 #include <stdlib.h>
 
 static struct device *device_of(const struct pages *pages) { return pages->stage->device; }
@@ -259,7 +260,8 @@ static struct op_cost charge_of(struct pages *pages, const struct attention *sha
     for (int i = CHARGES - 1; i >= 0; i--) {
         struct attention_charge *const c = &pages->charge[i];
         if (!c->known) free = c;
-        else if (c->window == shape->window && c->H == shape->H && c->K == shape->K && c->A == shape->A) return c->cost;
+        else if (c->window == shape->window && c->H == shape->H && c->K == shape->K && c->A == shape->A)
+            return c->cost;
     }
     const struct op_cost cost = cost_of_pieces(pages, *shape);
     if (free)
@@ -342,6 +344,36 @@ void pages_begin(struct pages *pages, const struct iteration *now)
 {
     pages->now = now;
     for (int i = 0; i < CHARGES; i++) pages->charge[i].known = false;
+    pages->charges = 0;
+}
+
+/* Layers that see equally far, with as many heads. */
+static bool shapes_are_alike(const struct attention *a, const struct attention *b)
+{
+    return a->window == b->window && a->H == b->H && a->K == b->K && a->A == b->A;
+}
+
+static void note_shape(struct pages *pages, const struct attention *shape)
+{
+    pages->mixed |= pages->charges > 0 && !shapes_are_alike(&pages->shape, shape);
+    pages->shape = *shape, pages->charges++;
+}
+
+void pages_stretch(struct pages *pages, double times)
+{
+    struct op_cost cost = charge_of(pages, &pages->shape);
+    cost.flops *= times, cost.bytes *= times;
+    pages->charge[0].cost = cost;
+}
+
+bool pages_time(struct pages *pages, picoseconds *kernel, int64_t *room)
+{
+    const struct clock *const clock = &device_of(pages)->clock;
+    if (pages->mixed || pages->shape.H == 0) return false;
+    const struct op_cost cost = charge_of(pages, &pages->shape);
+    *kernel = kernel_time(&clock->cluster, clock->dtype, "attention forward", cost);
+    *room = longest_of(pages);
+    return clock->starts.pace == 0 || kernel_starts(&clock->cluster, "attention forward", cost) == 1;
 }
 
 /* Keep the keys and values of the iteration's rows, and attend.  Without numbers nothing is copied or computed. */
@@ -371,6 +403,7 @@ enum error_code pages_attend(struct pages *pages, const struct answering_attenti
     const struct tensor room = device_tensor_2d(d, BUFFERS, longest_of(pages), pages->width);
     if (room.data == NULL) return fail(err, ERR_MEMORY, "no memory for the keys of a sequence");
     const enum error_code e = share_rows(pages, call->qkv, &fresh, err);
+    note_shape(pages, &call->shape);
     if (!e) {
         if (d->backend->has_numbers) compute_pieces(pages, call, &fresh, room);
         dev_charge(d, "copy keys and values",

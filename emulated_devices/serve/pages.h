@@ -27,6 +27,9 @@ struct pages {
     struct tensor *kv;                  /* [layers] [blocks tokens, width]; without data where the device has none */
     const struct iteration *now;        /* whose rows attention is asked for */
     struct attention_charge charge[CHARGES];    /* of this iteration, as far as known */
+    struct attention shape;             /* of the last layer that attention was asked for */
+    int64_t charges;                    /* layers that it was asked for in this iteration */
+    bool mixed;                         /* layers with different shapes have asked */
     struct group along;                 /* with cp: the devices that have the other rows of the same heads */
     int parts, part;                    /* rows are dealt to them in turn: row r to part r modulo parts */
     struct tier tier;                   /* of the host, for blocks of preempted sequences */
@@ -40,6 +43,13 @@ void pages_close(struct pages *);
 
 /** From now on attention is asked for the rows of another iteration. */
 void pages_begin(struct pages *, const struct iteration *);
+
+/** Attention costs so many times as much in this iteration, after pages_begin. */
+void pages_stretch(struct pages *, double times);
+
+/** How long the attention of the iteration takes in each of the device's layers, in picoseconds; its room, in rows.
+ *  @return false: layers differ, or the kernels are several. */
+bool pages_time(struct pages *, picoseconds *kernel, int64_t *room);
 
 /** Bytes of all blocks of a device: 2 x its layers x its key heads x width of a head x bytes of a number x tokens. */
 uint64_t pages_bytes(const struct pages *);

@@ -13,6 +13,7 @@
 #include "ref/io/output.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -384,29 +385,31 @@ static enum error_code live_end(struct comm *comm, struct serve_run *run, struct
     return comm_agree(comm, e, err);
 }
 
-static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct error *err)
+/* One device's part.  shared: what all devices of this process have read together; NULL: each reads on its own. */
+static enum error_code serve_on(struct comm *comm, const struct train_options *options, struct serve_run *shared,
+                                struct error *err)
 {
     const struct cluster own = cluster_of_rank(&options->cluster, comm->rank);
     struct serving_record record = { 0 };
-    struct serve_run run;
+    struct serve_run own_run, *const run = shared ? shared : &own_run;
     char place[64];
     clock_restart(&comm->device->clock, &own, options->plan.dtype);
     enum error_code e = check_start(comm, &options->plan.mesh, err);
     if (e) return comm_agree(comm, e, err);
     threads_use(comm->cores);
     announce_process(comm->rank, mesh_describe(&options->plan.mesh, comm->rank, place, sizeof place));
-    e = comm_agree(comm, serve_open(&run, options, err), err);
-    if (!e) e = comm_agree(comm, check_counting(comm, &run, err), err);
-    if (!e) e = agree_on_requests(comm, &run.requests, err);
+    if (!shared) e = comm_agree(comm, serve_open(run, options, err), err);
+    if (!e) e = comm_agree(comm, check_counting(comm, run, err), err);
+    if (!e && !shared && comm->size > 1) e = agree_on_requests(comm, &run->requests, err);
     if (!e && comm->rank == 0 && words.write_trace)
-        e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
+        e = fail_about(err, requests_write(&run->requests, words.write_trace, err), "--write-trace");
     e = comm_agree(comm, e, err);
-    if (!e && words.port_given) return live_end(comm, &run, err);
-    if (!e) e = serve_requests(comm, &run.job, &record, err);
+    if (!e && words.port_given) return live_end(comm, run, err);
+    if (!e) e = serve_requests(comm, &run->job, &record, err);
     if (!e) e = comm_agree(comm, check_memory(comm, err), err);
-    if (!e && comm->rank == 0) e = report_on(&run, &record, comm->device->backend->has_numbers, err);
+    if (!e && comm->rank == 0) e = report_on(run, &record, comm->device->backend->has_numbers, err);
     serving_record_free(&record);
-    serve_close(&run);
+    if (!shared) serve_close(run);
     return comm_agree(comm, e, err);
 }
 
@@ -417,14 +420,18 @@ static enum error_code serve_device(const struct train_options *options, struct 
     enum error_code e = session_open_device(&device, options, err);
     if (e) return e;
     e = comm_open(&comm, &device, err);
-    if (!e) e = serve_on(&comm, options, err), comm_close(&comm);
+    if (!e) e = serve_on(&comm, options, NULL, err), comm_close(&comm);
     device_close(&device);
     return e;
 }
 
+/* All devices of a process: what they are asked for, and what they have read together. */
+struct serve_crew { const struct train_options *options; struct serve_run *run; };
+
 static enum error_code be_device_of_serving(struct crew *crew, int rank, const void *asked, struct error *err)
 {
-    const struct train_options *const options = asked;
+    const struct serve_crew *const all = asked;
+    const struct train_options *const options = all->options;
     struct device device;
     struct comm comm;
     enum error_code e = session_open_device(&device, options, err);
@@ -432,10 +439,29 @@ static enum error_code be_device_of_serving(struct crew *crew, int rank, const v
     e = crew_join(&comm, crew, rank, &device, err);
     if (!e) {
         crew_agree_by_messages(&comm);
-        e = serve_on(&comm, options, err);
+        e = serve_on(&comm, options, all->run, err);
         comm_close(&comm);
     }
     device_close(&device);
+    return e;
+}
+
+/* Without numbers a device has so little to do that processes would only wait for each other. */
+static bool counts_alone(void)
+{
+    const char *const name = getenv("ORRERY_BACKEND");
+    const struct backend *const backend = name ? backend_find(name) : NULL;
+    return backend && !backend->has_numbers;
+}
+
+/* All devices in this process.  Those of a trace read it together: it may be large. */
+static enum error_code serve_in_one_process(const struct train_options *options, struct error *err)
+{
+    struct serve_run run;
+    const struct serve_crew all = { options, words.port_given ? NULL : &run };
+    enum error_code e = all.run ? serve_open(&run, options, err) : OK;
+    if (!e) e = crew_run(options->plan.mesh.devices, be_device_of_serving, &all, err);
+    if (all.run) serve_close(&run);
     return e;
 }
 
@@ -467,8 +493,8 @@ enum error_code command_serve(int argc, char **argv, int *status, struct error *
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
     if (!e && !o.help) e = check_words(err);
     if (!e && !o.help && launcher_rank() == 0) e = probe_outputs(err);
-    if (!e && !o.help && !alone && one_process())
-        e = crew_run(o.plan.mesh.devices, be_device_of_serving, &o, err);
+    if (!e && !o.help && !alone && (one_process() || counts_alone()))
+        e = serve_in_one_process(&o, err);
     else if (!e && !o.help) e = alone ? serve_device(&o, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);
     return e;
