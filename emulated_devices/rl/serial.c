@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool is_exact(const struct serial *serial) { return serial->plan->model.exact != SUMS_ROUND; }
+static bool serial_is_exact(const struct serial *serial) { return serial->plan->model.exact != SUMS_ROUND; }
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ static void compare_one(struct compared *compared, const char *what, int64_t sam
 }
 
 /* The row that says token `place` of an answer. */
-static int64_t row_of(const struct samples *samples, int64_t place) { return samples->prompt - 1 + place; }
+static int64_t serial_row_of(const struct samples *samples, int64_t place) { return samples->prompt - 1 + place; }
 
 /* One pass over a sample: its rows' numbers. */
 static enum error_code score_pass(struct serial *serial, const struct batch_view *view, int64_t sample, double *to,
@@ -129,7 +129,7 @@ static enum error_code score_pass(struct serial *serial, const struct batch_view
     const enum error_code e = transformer_forward(&serial->model, ids, labels, 1, S, &unused, err);
     const struct row_sums sums = { m->top, m->total, m->hit };
     for (int64_t t = 0; t < s->tokens[sample] && !e; t++)
-        to[t] = row_number(&loss, &sums, row_of(s, t), is_exact(serial));
+        to[t] = row_number(&loss, &sums, serial_row_of(s, t), serial_is_exact(serial));
     return e;
 }
 
@@ -144,7 +144,7 @@ static enum error_code score_all(struct serial *serial, const struct tensor *wei
     take_weights(serial, weights);
     serial->model.observer = (struct observer){ 0 };
     for (int64_t i = 0; i < view->samples->count && !e; i++) e = score_pass(serial, view, i, to + i * most, err);
-    for (int twin = 0; twin < JUDGE_TWINS && !e && !is_exact(serial); twin++)
+    for (int twin = 0; twin < JUDGE_TWINS && !e && !serial_is_exact(serial); twin++)
         for (int64_t i = 0; i < view->samples->count && !e; i++) {
             struct perturbation disturb = { .seed = ~serial->plan->seed + (uint64_t)twin,
                                             .parts = serial->plan->mesh.size[TP] };
@@ -190,10 +190,10 @@ static enum error_code judge_one(struct serial *serial, const struct samples *sa
     snprintf(name, sizeof name, "of sample %lld", (long long)number);
     if (!e) verdict_add(&serial->answers, &verdict, name);
     for (int64_t t = 0; t < tokens && !e; t++) {
-        const double bound = is_exact(serial) ? 0 : 2 * verdict.bound + 8 * dtype_unit(serial->plan->dtype);
+        const double bound = serial_is_exact(serial) ? 0 : 2 * verdict.bound + 8 * dtype_unit(serial->plan->dtype);
         struct tensor row = tensor_rows_of(own, t, 1);
         const int64_t at = samples->prompt + t;
-        for (int64_t v = 0; v < V; v++) tensor_set(row, v, serial->judge.logits[row_of(samples, t) * V + v]);
+        for (int64_t v = 0; v < V; v++) tensor_set(row, v, serial->judge.logits[serial_row_of(samples, t) * V + v]);
         compare_one(&serial->old, "the log-probability", number, t, samples->old[sample * samples->most + t],
                     rollout_logp(serial->plan->model.exact, row, samples_at(samples, sample)[at]), bound);
     }

@@ -1,5 +1,5 @@
-/* The compiler, with the flags of this tree, passes structs of constants as they are written.  gcc 12.2 for AVX-512 does
- * not with -ftree-slp-vectorize: of { 1, 1, 1, 0, 0 } the fourth number arrives as 1.
+/* The compiler, with the flags of this tree, passes structs of constants as they are written.  gcc 12.2 for AVX-512
+ * does not with -ftree-slp-vectorize: of { 1, 1, 1, 0, 0 } the fourth number arrives as 1.
  * tier: check
  */
 #include <setjmp.h>

@@ -4,6 +4,7 @@
  */
 #include "ref/io/safetensors.h"
 #include "ref/model/modality.h"
+#include "ref/ops/ops.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
