@@ -59,7 +59,7 @@ double rollout_logp(enum exact_rule exact, struct tensor logits, int32_t token)
                                    tensor_1d(&hit, kept, 1) };
     ops->cross_entropy_max(sums.top, logits);
     ops->cross_entropy_sums(sums.total, sums.hit, logits, sums.top, tensor_1d(&token, I32, 1), 0);
-    return row_number(&of_probability, &sums, 0, exact != SUMS_ROUND);
+    return row_number(&of_probability, &sums, 0);
 }
 
 /* Draw a row's token, and find its log-probability by the operations of training. */

@@ -129,7 +129,7 @@ static enum error_code score_pass(struct serial *serial, const struct batch_view
     const enum error_code e = transformer_forward(&serial->model, ids, labels, 1, S, &unused, err);
     const struct row_sums sums = { m->top, m->total, m->hit };
     for (int64_t t = 0; t < s->tokens[sample] && !e; t++)
-        to[t] = row_number(&loss, &sums, serial_row_of(s, t), serial_is_exact(serial));
+        to[t] = row_number(&loss, &sums, serial_row_of(s, t));
     return e;
 }
 

@@ -312,8 +312,7 @@ void transformer_backward(struct transformer *model)
                        model->divisors ? model->divisors : model->own_divisors, model->loss_scale);
     if (model->row_loss)
         row_loss_backward(model->row_loss, d_logits, &(struct row_sums){ model->top, model->total, model->hit },
-                          model->labels.data, 0, model->B * model->S, model->first * model->S, 0, scale,
-                          c->exact != SUMS_ROUND);
+                          model->labels.data, 0, model->B * model->S, model->first * model->S, 0, scale);
     if (c->logit_cap > 0) {
         computed_gradient(model, "capped", L, d_logits, 1);
         op->soft_cap_backward_input(d_logits, d_logits, model->capped, c->logit_cap);

@@ -26,8 +26,8 @@ struct row_loss {
 /* Forward keeps this of rows: their largest logit, sum of exponentials, and label's logit, [N] each. */
 struct row_sums { struct tensor top, total, hit; };
 
-/** The number of row n on which its loss depends.  @param exact  by the operations of ref/exact/functions.h. */
-double row_number(const struct row_loss *, const struct row_sums *, int64_t n, bool exact);
+/** The number of row n on which its loss depends, by the operations of ref/exact/functions.h. */
+double row_number(const struct row_loss *, const struct row_sums *, int64_t n);
 
 /** The sum of losses of `count` rows from n on, the first of which is `row` of the batch; without ignored ones. */
 double row_loss_forward(const struct row_loss *, const struct row_sums *, const int32_t *labels, int64_t n,
@@ -36,6 +36,6 @@ double row_loss_forward(const struct row_loss *, const struct row_sums *, const 
 /** Make the gradient of cross entropy that of the loss, for the same rows.
  *  @param dlogits  [N, columns from `first` on], scale times the gradient of cross entropy. */
 void row_loss_backward(const struct row_loss *, struct tensor dlogits, const struct row_sums *, const int32_t *labels,
-                       int64_t n, int64_t count, int64_t row, int64_t first, double scale, bool exact);
+                       int64_t n, int64_t count, int64_t row, int64_t first, double scale);
 
 #endif

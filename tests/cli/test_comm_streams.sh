@@ -18,7 +18,7 @@ test_comm_streams() {
         cmp -s two <(but_times plan.json) || complain "$n streams change $(diff two <(but_times plan.json) | head -n 4)"
     done
     run plan $overlap --comm-streams 4; expect_status 0
-    expect_out '^    copy \(communication\) +[0-9.]+ '; expect_out '^    data messages, cluster \(reduction\) +[0-9.]+ '; expect_out '^    add +[0-9.]+ '
+    expect_out '^    copy \(communication\) +[0-9.]+ '; expect_out '^    data messages, cluster \(reduction\) +[0-9.]+ '; expect_out '^    port shared with other messages \(communication\) +[0-9.]+ '
     for n in 0 5 two; do
         run plan --comm-streams $n; expect_status 2; expect_error "--comm-streams $n: must be a whole number from 1 to 4$"
     done

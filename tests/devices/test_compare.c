@@ -222,6 +222,9 @@ static void test_zero_truth(void **state)
         comparison_tensor(&c, &c.gradient, "gradient", found, &s, 0);
         assert_int_equal(c.failed, k > 0);
     }
+    /* A number of 0, as a loss of rewards may be: its bound is absolute, and holds it. */
+    assert_true(number_holds(0x1p-30, 0, 0x1p-29) && number_holds(-0x1p-29, 0, 0x1p-29) && number_holds(0, 0, 0));
+    assert_false(number_holds(0x1p-28, 0, 0x1p-29) || number_holds(0x1p-28, 0, 0) || number_holds(NAN, 0, 1));
     assert_true(relative_or_absolute(0, 0, 1, F32) == 0);
     assert_true(relative_or_absolute(0x1p-20, 0, 4, F16) == 0x1p-20 + 0x1p-23);
     assert_true(relative_or_absolute(3, 2, 4, F32) == relative_when_stored(3, 2, 4, F32));

@@ -90,7 +90,7 @@ static void print_screen(void)
     enum { LEFT = 37, USUAL = 80 };
     const int columns = terminal_columns(stdout), room = (columns > 0 ? columns : USUAL) - LEFT;
     print_wrapped(stdout, 0, "What is chosen by name.  `orrery list PART`, `list NAME` and `list all` say more.");
-    printf("\n  %-12s %-16s %3s\n", "PART", "flag", "");
+    printf("  %-12s %-16s %3s\n", "PART", "flag", "");
     for (int i = 0; i < PARTS; i++) {
         const struct list_part *p = &parts[i];
         printf("  %-12s %-16s %3d  ", p->name, p->has_operations ? "--allreduce .." : p->flag ? p->flag : "",

@@ -82,7 +82,7 @@ void tensor_row_loss_backward(struct tensor_parallel *tp, const struct row_loss 
     const struct tensor changed = view_write(&views, dlogits);
     for (int64_t i = 0, n = 0; i < rows->count; n += rows->at[i++].count)
         row_loss_backward(row_loss, changed, &kept, labels.data, n, rows->at[i].count, rows->at[i].first,
-                          tp->tokens.first, scale, tp->device->exact != SUMS_ROUND);
+                          tp->tokens.first, scale);
     views_end(&views);
     device_charge(tp->device, "slopes of rows", elementwise_cost(tensor_count(dlogits), 2, 1, dlogits.dtype));
 }

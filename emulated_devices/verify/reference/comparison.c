@@ -145,7 +145,10 @@ void comparison_number(struct comparison *comparison, struct worst *of, const ch
                        double bound, struct worst found)
 {
     const bool failed = comparison->failed;
-    found.error = actual == truth ? 0 : fabs(actual - truth) / fabs(truth), found.bound = bound / fabs(truth);
+    /* Beside 0, as a loss of rewards may be, an error has no relation: both are absolute. */
+    const double size = truth == 0 ? 1 : fabs(truth);
+    found.error = actual == truth ? 0 : fabs(actual - truth) / size, found.bound = bound / size;
+    found.absolute = found.absolute || truth == 0;
     found.scale = scale_of(actual * actual, actual * truth, truth * truth), found.truth = truth * truth;
     snprintf(found.tensor, sizeof found.tensor, "%s", name);
     /* After a divergence one check is left: where the truth is not finite, the device's number must not be finite. */

@@ -570,7 +570,7 @@ static double token_loss(const struct transformer *model, int64_t n)
 {
     const struct row_sums sums = { model->top, model->total, model->hit };
     if (model->row_loss) {
-        const double number = row_number(model->row_loss, &sums, n, model->config.exact != SUMS_ROUND);
+        const double number = row_number(model->row_loss, &sums, n);
         return model->row_loss->of_row(model->row_loss->context, model->first * model->S + n, number, NULL);
     }
     return log(tensor_get(model->total, n)) + tensor_get(model->top, n) - tensor_get(model->hit, n);
