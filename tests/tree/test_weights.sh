@@ -3,6 +3,7 @@
 # tier: check
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
+: "${BUILD:=build}"
 limits='ref/model/config.h 459
 ref/model/kinds.h 95
 ref/model/params.h 119
