@@ -32,7 +32,7 @@ struct queue {
 
 extern const char *const queue_column_names[QUEUE_COLUMNS], *const queue_task_names[QUEUE_TASKS];
 
-/** An empty queue.  @param tasks  bits of those that there are.  @return OK. */
+/** An empty queue.  @param tasks  bits of those that there are. */
 void queue_open(struct queue *, unsigned tasks);
 void queue_close(struct queue *);
 

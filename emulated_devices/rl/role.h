@@ -21,14 +21,14 @@ struct role {
 };
 
 /** Make a plan for forward passes from one that trains: the model, its number format and seed, on another mesh.
- *  @param dp, tp, pp  of the mesh.  @return OK, or ERR_PLAN with the role's name. */
+ *  @param size  of the mesh's axes.  @return OK, or ERR_PLAN with the role's name. */
 enum error_code role_infers(struct plan *plan, const struct plan *trains, const int size[AXIS_COUNT], int64_t B,
                             const char *name, struct error *);
 
 /** Open a role's trainer.  Collective over all devices of the job.
  *  @param role  name, plan and first are set.  @param whole  of the job.  @param source  of its batches.
  *  @return OK or the same error on all devices; role_close works after both. */
-enum error_code role_open(struct role *, struct comm *whole, struct batch_source, struct error *);
+enum error_code role_open(struct role *role, struct comm *whole, struct batch_source source, struct error *);
 void role_close(struct role *, struct comm *whole);
 
 /* ---- weights.c --------------------------------------------------------------------------------------------------- */

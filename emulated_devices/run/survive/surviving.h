@@ -43,7 +43,7 @@ enum error_code surviving_run(struct comm *, const struct train_options *, const
 /** Do what a moment of a step asks for: write the device's state, or note the loss and say what a kill has cost.
  *  Collective over all devices.  @param surviving  NULL: the run does not survive kills.
  *  @return OK, or the same error on every device. */
-enum error_code surviving_at(struct surviving *, enum moment, struct trainer *, const struct training_step *,
+enum error_code surviving_at(struct surviving *surviving, enum moment, struct trainer *, const struct training_step *,
                              const struct train_options *, struct error *);
 
 /** Add the kills so far and the losses of the steps before the last one to a report; nothing without --survive. */
