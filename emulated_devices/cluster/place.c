@@ -58,7 +58,7 @@ static int emptiest_block(const struct engine *engine, int size)
     return best;
 }
 
-static enum error_code put(struct engine *, struct engine_job *, struct error *);
+static enum error_code place_put(struct engine *, struct engine_job *, struct error *);
 
 /* Move smaller jobs out of a block, and take it.  They go to other blocks, the largest first. */
 static enum error_code clear_block(struct engine *engine, int size, int *place, struct error *err)
@@ -86,7 +86,7 @@ static enum error_code clear_block(struct engine *engine, int size, int *place, 
     for (int d = *place; d < *place + size; d++) engine->owner[d] = OWNER_PROMISED;
     for (int devices = size; devices >= 1 && !e; devices /= 2)
         for (int i = 0; i < n && !e; i++)
-            if (out[i]->active.next.devices == devices) e = put(engine, out[i], err);
+            if (out[i]->active.next.devices == devices) e = place_put(engine, out[i], err);
     return e;
 }
 
@@ -128,7 +128,7 @@ static enum error_code moving_time(struct engine *engine, struct engine_job *job
 }
 
 /* Give a job devices, or none.  A job that finds no block waits. */
-static enum error_code put(struct engine *engine, struct engine_job *job, struct error *err)
+static enum error_code place_put(struct engine *engine, struct engine_job *job, struct error *err)
 {
     struct active_job *const a = &job->active;
     int place = -1;
@@ -195,6 +195,6 @@ enum error_code place_jobs(struct engine *engine, struct error *err)
         if (!e) throw_step_away(engine, j);
     }
     qsort(engine->placing, (size_t)n, sizeof *engine->placing, by_size);
-    for (int i = 0; i < n && !e; i++) e = put(engine, engine_job_of(engine->placing[i]), err);
+    for (int i = 0; i < n && !e; i++) e = place_put(engine, engine_job_of(engine->placing[i]), err);
     return e;
 }

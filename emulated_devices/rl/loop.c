@@ -28,8 +28,8 @@ static enum error_code ask(struct rl_run *run, int64_t iteration, struct error *
 }
 
 /* All samples of an iteration have this column now. */
-static enum error_code put(struct rl_run *run, const struct samples *samples, enum queue_column column,
-                           struct error *err)
+static enum error_code loop_put(struct rl_run *run, const struct samples *samples, enum queue_column column,
+                                struct error *err)
 {
     enum error_code e = OK;
     for (int64_t i = 0; i < samples->count && !e; i++)
@@ -65,7 +65,7 @@ static picoseconds now_of(const struct rl_run *run) { return run->whole->device-
 /* ---- an iteration ------------------------------------------------------------------------------------------------ */
 
 /* Answers with the weights that the devices of the rollout have. */
-static enum error_code draw(struct rl_run *run, int64_t iteration, struct error *err)
+static enum error_code loop_draw(struct rl_run *run, int64_t iteration, struct error *err)
 {
     struct samples *const s = rl_samples(run, iteration);
     struct rl_record *const record = run->record;
@@ -77,8 +77,8 @@ static enum error_code draw(struct rl_run *run, int64_t iteration, struct error 
     if (!e) e = slowest(run, before, &record->step[iteration].draw, err);
     for (int64_t i = 0; i < s->count && !e; i++)
         record->ends[iteration * s->count + i] = 1e-12 * (double)(run->rollout.end[i] - before);
-    if (!e) e = put(run, s, COLUMN_ANSWER, err);
-    if (!e) e = put(run, s, COLUMN_OLD, err);
+    if (!e) e = loop_put(run, s, COLUMN_ANSWER, err);
+    if (!e) e = loop_put(run, s, COLUMN_OLD, err);
     e = comm_agree(run->whole, e, err);
     if (!e && run->job->check) e = rl_judge_answers(run, s, err);
     return e;
@@ -104,24 +104,24 @@ static enum error_code prepare(struct rl_run *run, struct samples *samples, stru
     if (rl_scores(run->job)) {
         e = take(run, samples, TASK_REFERENCE, err);
         if (!e) e = score(run, &run->role[ROLE_REFERENCE], samples, samples->ref, false, err);
-        if (!e) e = put(run, samples, COLUMN_REFERENCE, err);
+        if (!e) e = loop_put(run, samples, COLUMN_REFERENCE, err);
     }
     if (!e && run->job->rule->values) {
         e = take(run, samples, TASK_VALUE, err);
         if (!e)
             e = weights_move(run->whole, &run->role[ROLE_CRITIC], &run->role[ROLE_VALUES], &run->values_moved, err);
         if (!e) e = score(run, &run->role[ROLE_VALUES], samples, samples->value, true, err);
-        if (!e) e = put(run, samples, COLUMN_VALUE, err);
+        if (!e) e = loop_put(run, samples, COLUMN_VALUE, err);
     }
     if (!e) e = take(run, samples, TASK_REWARD, err);
     for (int64_t i = 0; i < samples->count; i++) samples->reward[i] = NAN;
     if (!e && train->here) advantage_rewards(&train->trainer, &run->job->task, samples);
     e = comm_agree(run->whole, e, err);
     if (!e) e = samples_share(run->whole, samples->reward, samples->count, "reward", err);
-    if (!e) e = put(run, samples, COLUMN_REWARD, err);
+    if (!e) e = loop_put(run, samples, COLUMN_REWARD, err);
     if (!e) e = take(run, samples, TASK_ADVANTAGE, err);
     if (!e && train->here) e = advantage_of_devices(&train->trainer, &run->rule, samples, &step->spread, err);
-    if (!e) e = put(run, samples, COLUMN_ADVANTAGE, err);
+    if (!e) e = loop_put(run, samples, COLUMN_ADVANTAGE, err);
     e = comm_agree(run->whole, e, err);
     return !e && run->job->check ? rl_judge_scores(run, samples, err) : e;
 }
@@ -224,7 +224,7 @@ static enum error_code iterate_all(struct rl_run *run, struct error *err)
     clock_reset(&run->whole->device->clock);
     for (int64_t i = 0, drawn = 0; i < job->iterations && !e; i++) {
         /* Batches that are drawn with the same weights as this one. */
-        for (; drawn <= i + job->staleness && drawn < job->iterations && !e; drawn++) e = draw(run, drawn, err);
+        for (; drawn <= i + job->staleness && drawn < job->iterations && !e; drawn++) e = loop_draw(run, drawn, err);
         if (!e) e = iterate(run, i, err);
     }
     if (!e) e = queue_check(&run->record->queue, err);

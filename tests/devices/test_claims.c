@@ -152,7 +152,7 @@ static void test_planned(void **state)
     }
 }
 
-/* Of a long table one row of some is computed, and steps of one's own are all computed. */
+/* A long table computes one row of some; steps of one's own are all computed. */
 static void test_sample(void **state)
 {
     struct claims claims;

@@ -157,7 +157,7 @@ static void test_a_shared_message_is_not_delayed_twice(void **state)
     }
 }
 
-/* What computes does not wait for what it sends, so it owes nothing to a later collective. */
+/* A device that computes does not wait for its messages, so it owes nothing to a later collective. */
 static void test_computing_does_not_wait_for_its_sends(void **state)
 {
     struct clock clock;

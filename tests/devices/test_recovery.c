@@ -1,5 +1,5 @@
-/* What a lost device costs: layers cut by the minimax program are the best of all cuts; connections are those of the
- * rings before and after; interleaved slices load the busiest link less by the number of copies.
+/* This test holds the cost of a lost device: layers cut by the minimax program are the best of all cuts; connections
+ * are those of the rings before and after; interleaved slices load the busiest link less by the number of copies.
  * tier: check
  */
 #include "emulated_devices/bench/recovery.h"

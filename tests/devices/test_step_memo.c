@@ -45,7 +45,7 @@ static void test_lines(void **state)
     step_memo_close(&memo);
 }
 
-/* What is known of some rows says nothing of others; nor of more memory beside as many rows. */
+/* Known times of some rows say nothing of other rows, nor of more memory beside as many rows. */
 static void test_kinds(void **state)
 {
     (void)state;

@@ -54,7 +54,7 @@ static void close_to(const char *rule, const char *what, int64_t i, double actua
                  expected);
 }
 
-/* What is whitened or scaled over all samples, in one part or in several. */
+/* Samples are whitened and scaled over all of them, in one part or in several. */
 static void over_all(const struct policy_rule *rule, double *advantage, int64_t parts)
 {
     struct policy_sums sums = { 0 };
