@@ -7,6 +7,7 @@
 #include "emulated_devices/search/layers/holmes.h"
 #include "emulated_devices/search/layers/pipette.h"
 #include "emulated_devices/search/layers/rec_core.h"
+#include "emulated_devices/search/layers/released.h"
 #include "emulated_devices/verify/cases/planned.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
@@ -204,6 +205,93 @@ static void test_alpa(void **state)
         if (s.best.stages == 2) assert_int_equal(s.best.first[1], 2);
         layer_table_free(&t);
     }
+}
+
+static void hold(const char *what, double ours, double theirs, double relative)
+{
+    if (!(fabs(ours - theirs) <= relative * fabs(theirs)))
+        fail_msg("%s: %.9g; the release's is %.9g", what, ours, theirs);
+}
+
+/* Galvatron's own times: pipelines, of which the last has a slow stage that is missed, and messages beside a pass. */
+static void test_galvatron_estimates(void **state)
+{
+    static const struct { double micro[4], last[4], time; } pipeline[] = {
+        { { 3, 3, 3, 3 }, { 3, 3, 3, 3 }, 33 }, { { 4, 3, 3, 3 }, { 5, 3, 3, 3 }, 35 },
+        { { 3, 3, 3, 5 }, { 3, 3, 3, 5 }, 49 }, { { 3, 5, 3, 3 }, { 3, 5, 3, 3 }, 35 },
+    };
+    static const struct { double message, time; } beside[] = { { 100, 2.3 }, { 200, 2.6 }, { 300, 3.6 } };
+    (void)state;
+    for (size_t i = 0; i < sizeof pipeline / sizeof *pipeline; i++)
+        hold("a pipeline of Galvatron", galvatron_pipeline(4, 8, pipeline[i].micro, pipeline[i].last),
+             pipeline[i].time, 1e-12);
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        hold("a message of Galvatron", galvatron_overlap(beside[i].message, 0.01, 2, 1.3), beside[i].time, 1e-12);
+}
+
+/* Alpa's collectives of 1 KiB on 4 devices, and its program for products on meshes of one and two axes. */
+static void test_alpa_products(void **state)
+{
+    static const double collective[] = { 769.1, 1537.01, 769.001, 289.001 };
+    static const struct { struct alpa_products of; int weights, streams; } expected[] = {
+        { { 2, 1024, 128, { 4, 1 }, 1, { 1, 1 } }, 2, 0 }, { { 2, 1024, 128, { 1, 4 }, 1, { 1, 1 } }, 2, 0 },
+        { { 2, 128, 1024, { 4, 1 }, 1, { 1, 1 } }, 0, 1 }, { { 12, 1024, 128, { 4, 1 }, 1, { 1, 1 } }, 12, 0 },
+        { { 12, 128, 1024, { 1, 4 }, 1, { 1, 1 } }, 0, 11 },
+        { { 2, 1024, 128, { 4, 8 }, 1, { 1, 0.01 } }, 2, 1 }, { { 2, 1024, 128, { 8, 4 }, 1, { 1, 0.01 } }, 2, 1 },
+        { { 2, 1024, 128, { 3, 4 }, 1, { 1, 0.01 } }, 2, 1 }, { { 12, 1024, 128, { 4, 8 }, 1, { 1, 0.01 } }, 12, 11 },
+    };
+    (void)state;
+    for (int i = 0; i < 4; i++)
+        hold("a collective of Alpa", alpa_collective_cost((enum alpa_collective)i, 4, 1, 1, 1024), collective[i],
+             1e-12);
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
+        const struct alpa_products *const p = &expected[i].of;
+        /* The axis that splits the batch sums weights, the one beside it streams; on one axis either. */
+        const int x = p->axis[0] > 1 ? 0 : 1, y = p->axis[1] > 1 ? 1 : 0;
+        const double weight = 4. * (double)(p->hidden * p->hidden) / (x != y ? p->axis[y] : 1),
+                     stream = 4. * (double)(p->batch * p->hidden) / (x != y ? p->axis[x] : 1);
+        const double theirs =
+            expected[i].weights * alpa_collective_cost(ALPA_ALL_REDUCE, p->axis[x], 1, p->beta[x], weight) +
+            expected[i].streams * alpa_collective_cost(ALPA_ALL_REDUCE, p->axis[y], 1, p->beta[y], stream);
+        struct layer_table t;
+        if (alpa_products_table(&t, p, &err)) fail_msg("%s", err.text);
+        const struct layer_search alpa = solve(&t, "alpa", 0), integer = solve(&t, "integer", 0);
+        hold("products by Alpa's program", 1e-3 * (double)integer.verdict.time, theirs, 1e-3);
+        assert_true(alpa.verdict.time == integer.verdict.time);
+        layer_table_free(&t);
+    }
+}
+
+/* MindSpore's cost of a product on 8 devices, by the parts of rows, inner dimension and columns. */
+static void test_mindspore_costs(void **state)
+{
+    static const struct { int parts[3]; double cost; } expected[] = {
+        { { 8, 1, 1 }, 2411724.8 }, { { 4, 1, 2 }, 1599078.4 }, { { 2, 1, 4 }, 1585971.2 }, { { 1, 1, 8 }, 2228224 },
+        { { 1, 2, 4 }, 7864320 }, { { 2, 2, 2 }, 7746355.2 }, { { 1, 8, 1 }, 27131904 },
+    };
+    const struct layer_product product = { 512, 1024, 256 };
+    (void)state;
+    for (size_t i = 0; i < sizeof expected / sizeof *expected; i++)
+        hold("a product of MindSpore", mindspore_product_cost(&product, expected[i].parts, 8, 50, 4),
+             expected[i].cost, 1e-12);
+    hold("rows to columns, all-to-all", mindspore_all_to_all_cost(4 << 20, 4), 4 << 20, 0);
+    hold("rows to columns, all-gather", mindspore_gather_cost(4 << 20, 4), 2.5 * (1 << 20), 0);
+}
+
+/* FlexFlow's walk between two plans is in the slower one exp(-alpha difference) as often. */
+static void test_flexflow_balance(void **state)
+{
+    enum { STEPS = 400000 };
+    const double difference = 0.01;                     /* of the first plan's time */
+    int64_t visits[2] = { 0, 0 };
+    int at = 0;
+    (void)state;
+    for (int i = 0; i < STEPS; i++) {
+        const double step = at == 0 ? difference : -difference;
+        if (flexflow_accepts(step, random_uniform(5, 62, (uint64_t)i))) at = 1 - at;
+        visits[at]++;
+    }
+    hold("visits of the slower plan", (double)visits[1] / (double)visits[0], exp(-FLEXFLOW_ALPHA * difference), 0.02);
 }
 
 /* TensorOpt's tracking: three operators, an edge of 1 where indices differ. */
@@ -495,7 +583,9 @@ int main(void)
         cmocka_unit_test(test_graphs),
         cmocka_unit_test(test_galvatron),
         cmocka_unit_test(test_galvatron_without_memory),
-        cmocka_unit_test(test_alpa),
+        cmocka_unit_test(test_alpa), cmocka_unit_test(test_alpa_products),
+        cmocka_unit_test(test_galvatron_estimates), cmocka_unit_test(test_mindspore_costs),
+        cmocka_unit_test(test_flexflow_balance),
         cmocka_unit_test(test_tensoropt),
         cmocka_unit_test(test_rec_core), cmocka_unit_test(test_rec_core_neighbours),
         cmocka_unit_test(test_rec_core_plan), cmocka_unit_test(test_integer), cmocka_unit_test(test_integer_heuristic),

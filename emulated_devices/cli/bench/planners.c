@@ -8,6 +8,7 @@
 #include "emulated_devices/schemes/pipeline/timing.h"
 #include "emulated_devices/search/layers/holmes.h"
 #include "emulated_devices/search/layers/pipette.h"
+#include "emulated_devices/search/layers/released.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
@@ -281,12 +282,75 @@ static enum error_code claim_frontier(struct planner_claims *claims, struct erro
     return OK;
 }
 
+/* ---- what released formulas miss --------------------------------------------------------------------------------- */
+
+/* Galvatron's time of a pipeline whose second stage is slow, and 1F1B's on the clock of schedules. */
+static enum error_code claim_slow_stage(struct planner_claims *claims, struct error *err)
+{
+    static const int64_t forward[] = { 1, 1, 1, 1 }, back[] = { 1, 2, 1, 1 }, weight[] = { 1, 2, 1, 1 };
+    static const double pass[] = { 3, 5, 3, 3 };
+    const struct schedule_request request = { .devices = 4, .micros = 8, .chunks = 1 };
+    struct schedule schedule;
+    struct timing timing;
+    char ours[60];
+    enum error_code e = schedule_make(&schedule, "1f1b", &request, err);
+    if (e) return e;
+    e = schedule_time(&timing, &schedule, &(struct schedule_times){ forward, back, weight, 0, 0 }, err);
+    if (!e) {
+        const double estimate = galvatron_pipeline(4, 8, pass, pass);
+        snprintf(ours, sizeof ours, "%g; 1F1B %lld", estimate, (long long)timing.makespan);
+        add_claim(claims, "Galvatron", "8 microbatches on stages of 3, 5, 3 and 3: it misses the slow stage", "35",
+                  ours, estimate == 35 && timing.makespan > 35);
+        timing_free(&timing);
+    }
+    schedule_free(&schedule);
+    return e;
+}
+
+/* MindSpore's order of an all-to-all and an all-gather, and what a device sends, there and back. */
+static enum error_code claim_redistribution(struct planner_claims *claims, struct error *err)
+{
+    const double whole = 4, n = 4, all_to_all = mindspore_all_to_all_cost(whole, 4),
+                 gather = mindspore_gather_cost(whole, 4), sent = 2 * whole / n * (n - 1) / n,
+                 gathered = 2 * whole / n * (n - 1);
+    char ours[60];
+    (void)err;
+    snprintf(ours, sizeof ours, "%g > %g MiB; sent %g < %g", all_to_all, gather, sent, gathered);
+    add_claim(claims, "MindSpore", "rows to columns by all-to-all, by all-gather: not in the order of bytes",
+              "4 > 2.5 MiB", ours, all_to_all == 4 && gather == 2.5 && sent < gathered);
+    return OK;
+}
+
+/* Alpa's program for twelve products: the least is a sum of all weights' gradients, and no stream. */
+static enum error_code claim_products(struct planner_claims *claims, struct error *err)
+{
+    const struct alpa_products products = { 12, 1024, 128, { 4, 1 }, 1, { 1, 1 } };
+    const double sum = alpa_collective_cost(ALPA_ALL_REDUCE, 4, 1, 1, 4 * 128 * 128);
+    struct bench_table bench;
+    memset(&bench, 0, sizeof bench);
+    struct layer_search found;
+    char ours[60];
+    enum error_code e = alpa_products_table(&bench.table, &products, err);
+    if (e) return e;
+    e = bench_solve(&bench, "integer", 0, &found, err);
+    if (!e) {
+        const double sums = 1e-3 * (double)found.verdict.time / sum;
+        snprintf(ours, sizeof ours, "%.3f", sums);
+        add_claim(claims, "Alpa", "12 products on 4 devices, batch 1024, width 128: sums of gradients", "12", ours,
+                  fabs(sums - 12) < 0.012);
+    }
+    layer_search_free(&found);
+    layer_table_free(&bench.table);
+    return e;
+}
+
 /* ---- the topic --------------------------------------------------------------------------------------------------- */
 
 static enum error_code measure_claims(struct planner_claims *claims, struct error *err)
 {
     static enum error_code (*const all[])(struct planner_claims *, struct error *) = {
         claim_by_layer, claim_estimates, claim_latency, claim_placing, claim_slow_link, claim_cuts, claim_frontier,
+        claim_slow_stage, claim_redistribution, claim_products,
     };
     enum error_code e = OK;
     for (size_t i = 0; i < sizeof all / sizeof *all && !e; i++) e = all[i](claims, err);

@@ -4,22 +4,22 @@
  * it carries a drawn layer's strategy on to the layers behind it, each with probability 3/4.  A slower plan is taken
  * with probability exp(-alpha x difference).  After each hundredth part of the walk it goes on from the best plan.
  *
- * The release takes alpha = 1 for differences in milliseconds, so that steps of microseconds accept everything and
- * steps of seconds nothing.  Here a difference is a part of the first plan's time, and alpha is ALPHA for all of it.
- * What a plan has above the memory adds its share of the memory to the time, likewise.
+ * A difference is a part of the first plan's time (released.h).  What a plan has above the memory adds its share of the
+ * memory to the time, likewise.
  *
  * Apart from the others: it needs no order of layers, and promises nothing.
  *
  * Source   Z. Jia et al., FlexFlow, arXiv:1807.05358, section 6; src/runtime/model.cc, optimize()
  */
 #include "emulated_devices/search/layers/layers.h"
+#include "emulated_devices/search/layers/released.h"
 #include "emulated_devices/search/planner.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 
 /* So long a walk finds the optimum of 6 layers with 8 strategies in most cases, and takes 30 ms with 80 layers. */
 enum { PROPOSALS = 20000, PARTS_OF_WALK = 100 };
-static const double ALPHA = 100, PROPAGATES = 0.25, GOES_ON = 0.75;
+static const double PROPAGATES = 0.25, GOES_ON = 0.75;
 
 struct walker {
     const struct layer_search *search;
@@ -92,7 +92,7 @@ static enum error_code flexflow_solve(struct layer_search *search, struct error 
         struct layer_plan plan = walker.now;
         propose(&walker, &plan);
         const double cost = walk_cost(&walker, &plan);
-        if (cost < walker.cost || walk_draw(&walker) < exp(ALPHA * (walker.cost - cost) / walker.scale))
+        if (cost < walker.cost || flexflow_accepts((cost - walker.cost) / walker.scale, walk_draw(&walker)))
             walker.now = plan, walker.cost = cost;
         layer_search_offer(search, &plan);
         if (cost < least) best = plan, least = cost;
