@@ -1,6 +1,7 @@
 /* process.c -- the setup of one process: its environment, its streams and signals, its witness.  Files of cli/,
  * launch/ and run/ call these functions.  set_backend alone can fail: ERR_USAGE for an unknown backend. */
 #include "emulated_devices/launch/launch.h"
+#include "emulated_devices/launch/mpiexec.h"
 #include "emulated_devices/device/backend.h"
 #include "ref/machine/measure.h"
 #include "emulated_devices/comm/comm.h"
@@ -140,9 +141,7 @@ static bool settle_environment(void)
         { "UCX_HANDLE_ERRORS", "none" },                /* MPICH's transport would print a page for each crash, */
         { "UCX_LOG_LEVEL", "fatal" },                   /* other messages, */
         { "UCX_WARN_UNUSED_ENV_VARS", "n" },            /* and one about these variables */
-        /* MPICH's files in /dev/shm stay when a device is killed while it starts, and 64 MB of it, Docker's, are too
-         * few for 16 devices.  UCX has other memory of the same speed that has no name. */
-        { "UCX_TLS", ucx ? "^posix" : NULL },
+        { "UCX_TLS", ucx ? UCX_WITHOUT_FILES : NULL },
         { "MPIR_CVAR_NOLOCAL", ucx ? "1" : NULL },      /* MPICH leaves messages inside the machine to UCX */
         { "HWLOC_COMPONENTS", ucx ? "no_os,stop" : NULL },      /* MPICH asks it for nothing that we need, and each
                                                                  * process would read hundreds of files */

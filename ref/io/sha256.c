@@ -31,29 +31,40 @@ static uint32_t read_word(const uint8_t *b)
     return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-/* The compression function: 64 rounds on the state h with a block of 64 bytes. */
-static void add_block(uint32_t h[8], const uint8_t *block)
+/* One round changes d and h; the next round calls the words by the names of their successors.
+ * a .. h are the standard's (FIPS 180-4, section 6.2.2). */
+static inline void sha256_round(uint32_t a, uint32_t b, uint32_t c, uint32_t *d, uint32_t e, uint32_t f, uint32_t g,
+                                uint32_t *h, uint32_t added)
 {
-    uint32_t w[64], s[8];
+    const uint32_t choice = (e & f) ^ (~e & g), majority = (a & b) ^ (a & c) ^ (b & c);
+    const uint32_t first = *h + (sha256_turn(e, 6) ^ sha256_turn(e, 11) ^ sha256_turn(e, 25)) + choice + added;
+    *d += first;
+    *h = first + (sha256_turn(a, 2) ^ sha256_turn(a, 13) ^ sha256_turn(a, 22)) + majority;
+}
+
+/* The compression function: 64 rounds on the state with a block of 64 bytes. */
+static void add_block(uint32_t state[8], const uint8_t *block)
+{
+    uint32_t w[64], a = state[0], b = state[1], c = state[2], d = state[3], e = state[4], f = state[5], g = state[6],
+             h = state[7];
     for (int t = 0; t < 16; t++) w[t] = read_word(block + 4 * t);
     for (int t = 16; t < 64; t++) {
-        const uint32_t a = w[t - 15], b = w[t - 2];
-        w[t] = w[t - 16] + (sha256_turn(a, 7) ^ sha256_turn(a, 18) ^ a >> 3) + w[t - 7]
-            + (sha256_turn(b, 17) ^ sha256_turn(b, 19) ^ b >> 10);
+        const uint32_t early = w[t - 15], late = w[t - 2];
+        w[t] = w[t - 16] + (sha256_turn(early, 7) ^ sha256_turn(early, 18) ^ early >> 3) + w[t - 7]
+            + (sha256_turn(late, 17) ^ sha256_turn(late, 19) ^ late >> 10);
     }
-    /* s[0] .. s[7] are the standard's a .. h (FIPS 180-4, section 6.2.2). */
-    memcpy(s, h, sizeof s);
-    for (int t = 0; t < 64; t++) {
-        const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]),
-                       majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        const uint32_t first = s[7] + (sha256_turn(s[4], 6) ^ sha256_turn(s[4], 11) ^ sha256_turn(s[4], 25)) + choice
-            + K[t] + w[t];
-        const uint32_t second = (sha256_turn(s[0], 2) ^ sha256_turn(s[0], 13) ^ sha256_turn(s[0], 22)) + majority;
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += first;
-        s[0] = first + second;
+    for (int t = 0; t < 64; t += 8) {
+        sha256_round(a, b, c, &d, e, f, g, &h, K[t] + w[t]);
+        sha256_round(h, a, b, &c, d, e, f, &g, K[t + 1] + w[t + 1]);
+        sha256_round(g, h, a, &b, c, d, e, &f, K[t + 2] + w[t + 2]);
+        sha256_round(f, g, h, &a, b, c, d, &e, K[t + 3] + w[t + 3]);
+        sha256_round(e, f, g, &h, a, b, c, &d, K[t + 4] + w[t + 4]);
+        sha256_round(d, e, f, &g, h, a, b, &c, K[t + 5] + w[t + 5]);
+        sha256_round(c, d, e, &f, g, h, a, &b, K[t + 6] + w[t + 6]);
+        sha256_round(b, c, d, &e, f, g, h, &a, K[t + 7] + w[t + 7]);
     }
-    for (int i = 0; i < 8; i++) h[i] += s[i];
+    state[0] += a, state[1] += b, state[2] += c, state[3] += d;
+    state[4] += e, state[5] += f, state[6] += g, state[7] += h;
 }
 
 struct sha256 sha256_begin(void)
@@ -68,6 +79,11 @@ void sha256_add(struct sha256 *sha256, const void *data, size_t bytes)
     const uint8_t *from = data;
     while (bytes > 0) {
         const size_t used = sha256->bytes % 64, n = bytes < 64 - used ? bytes : 64 - used;
+        if (n == 64) {                                  /* a whole block is read where it lies */
+            add_block(sha256->h, from);
+            sha256->bytes += n, from += n, bytes -= n;
+            continue;
+        }
         memcpy(sha256->block + used, from, n);
         sha256->bytes += n, from += n, bytes -= n;
         if (sha256->bytes % 64 == 0) add_block(sha256->h, sha256->block);

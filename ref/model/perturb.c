@@ -36,12 +36,9 @@ static void disturb_few(struct tensor t, int64_t first, int64_t n, const struct 
     random_words(word, (n + 3) / 4, seed, stream, (uint64_t)first / 4);
     convert_numbers(x, F64, at, t.dtype, n);
     const double all = disturbance->sum + disturbance->store;
+    /* r is uniform in -1 .. 1, and depends on seed, tensor and place alone. */
     if (disturbance->step == 0 || are_large(x, n, disturbance))
-        for (int64_t i = 0; i < n; i++) {
-            /* r is uniform in -1 .. 1, and depends on seed, tensor and place alone. */
-            const double r = (double)word[i] * 0x1p-31 - 1;
-            x[i] = x[i] == 0 ? x[i] : x[i] * (1 + r * all);
-        }
+        for (int64_t i = 0; i < n; i++) x[i] *= 1 + ((double)word[i] * 0x1p-31 - 1) * all;
     else
         for (int64_t i = 0; i < n; i++) {
             const double r = (double)word[i] * 0x1p-31 - 1, step = disturbance->step / fabs(x[i]),
