@@ -44,6 +44,17 @@ watched() {
     look
 }
 
+# Make NAME.safetensors and its bounds; a script computes the same words once.
+golden_make() {                         # golden_make NAME WORDS OF golden make...
+    local kept; kept=$place/goldens/$(cksum <<<"$*" | tr ' ' -)
+    if [ -d "$kept" ]; then cp "$kept"/* .; return; fi
+    run golden make --out "$1.safetensors" "${@:2}"; expect_status 0
+    mkdir -p "$kept"; cp "$1.safetensors" "$1.bounds.json" "$kept"
+}
+
+# rarely WORDS...: a case of a kind that the test has already; `make verify` takes all.
+rarely() { [ "$TIER" != verify ] || "$@"; }
+
 # On a system without namespaces and Landlock: there a compiler that a test has written can write into `compiled`, which a cage hides.
 deny() { [ -x "$place/deny" ] || cc "$top/tests/cli/deny.c" -o "$place/deny" || complain 'deny.c does not compile'; }
 uncaged() {

@@ -1,7 +1,7 @@
 # `--arithmetic exact`: every layout ends with the bits of one device; what cannot take part is refused by name.
 . "$(dirname "$0")/lib.sh"
 
-exact='--arithmetic exact --seq 20 --batch 5 --steps 3 --seed 7'
+exact='--arithmetic exact --seq 20 --batch 5 --steps 2 --seed 7'
 
 # The fingerprint of the weights after a run; nothing if it failed.
 print_of() {
@@ -22,10 +22,10 @@ same() {
 test_layouts_of_gpt() {
     print_of --model tiny; local one=$print
     same "$one" --model tiny --dp 2 --micro 2
-    same "$one" --model tiny --dp 5 --zero 3
-    same "$one" --model tiny --tp 3
+    rarely same "$one" --model tiny --dp 5 --zero 3
+    rarely same "$one" --model tiny --tp 3
     same "$one" --model tiny --tp 3 --tensor 1d-sp
-    same "$one" --model tiny --tp 2 --dp 2 --tensor 1d-sp-keep --micro 2
+    rarely same "$one" --model tiny --tp 2 --dp 2 --tensor 1d-sp-keep --micro 2
     same "$one" --model tiny --pp 2 --micro 5 --schedule zb-h1
     same "$one" --model tiny --dp 2 --tp 2 --pp 2 --micro 2 --allreduce tree
     same "$one" --model tiny --threads 2
@@ -34,16 +34,16 @@ test_layouts_of_gpt() {
 test_layouts_of_llama() {
     print_of --model llama-tiny --dtype bf16 --dropout 0.1; local one=$print
     same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --tp 2 --dp 3 --zero 2
-    same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --pp 3 --micro 3
+    rarely same "$one" --model llama-tiny --dtype bf16 --dropout 0.1 --pp 3 --micro 3
 }
 
 test_layouts_of_experts() {
     local model='--model mixtral-tiny --balance-over batch'
     # shellcheck disable=SC2086
     { print_of $model; local one=$print
-      same "$one" $model --dp 2 --ep 2
+      rarely same "$one" $model --dp 2 --ep 2
       same "$one" $model --dp 2 --tp 2 --ep 2
-      same "$one" $model --dp 5 --zero 3; }
+      rarely same "$one" $model --dp 5 --zero 3; }
 }
 
 # Columns of the experts' feed-forward lie on several devices, with all experts or with some.
@@ -51,7 +51,7 @@ test_experts_in_slices() {
     local model='--model qwen3-moe-tiny --balance-over batch --dtype bf16'
     # shellcheck disable=SC2086
     { print_of $model; local one=$print
-      same "$one" $model --tp 3 --dp 2
+      rarely same "$one" $model --tp 3 --dp 2
       same "$one" $model --dp 4 --ep 2 --etp 2
       same "$one" $model --dp 3 --etp 3 --dispatch allgather; }
 }
@@ -61,10 +61,10 @@ test_dispatch_of_experts() {
     local model='--model scmoe-tiny --balance-over batch' one dispatch
     # shellcheck disable=SC2086
     { print_of $model; one=$print
-      for dispatch in allgather two-step alltoall-2dh fssdp 'tutel --degree 0' 'tutel --degree 1 --row-parts 2'; do
+      for dispatch in two-step 'tutel --degree 1 --row-parts 2' $(rarely echo allgather alltoall-2dh fssdp); do
           same "$one" $model --dp 2 --tp 2 --ep 4 --dispatch $dispatch
       done
-      for dispatch in '--degree 0' '--degree 1' '--degree 2 --row-parts 2'; do
+      for dispatch in '--degree 2 --row-parts 2'; do
           same "$one" $model --dp 4 --ep 2 --etp 2 --dispatch tutel $dispatch
       done
       same "$one" $model --dp 4 --etp 4 --dispatch tutel --degree 2 --check ref; }
@@ -75,7 +75,7 @@ test_dispatch_of_experts() {
 # Parallel streams on one device or several, their prefixes beside copied keys; the loss on each side of a step without gradients.
 test_streams() {
     print_of --model parscale-tiny; local one=$print
-    same "$one" --model parscale-tiny --dp 2 --tp 3
+    rarely same "$one" --model parscale-tiny --dp 2 --tp 3
     same "$one" --model parscale-tiny --cp 3 --attention streams
     same "$one" --model parscale-tiny --tp 6 --check ref
     expect_out '^traffic counted messages, bytes and additions of every kind equal the formulas'
@@ -89,7 +89,7 @@ test_two_losses() {
       same "$one" $model --dp 2 --perturb 2 --check ref
       expect_out '^OK: both losses, the slope and every weight'
       same "$one" $model --tp 3 --zero 3 --dp 2
-      same "$one" $model --pp 2 --micro 5; }
+      rarely same "$one" $model --pp 2 --micro 5; }
 }
 
 test_heads_exchanged() {
@@ -100,12 +100,12 @@ test_heads_exchanged() {
 # Devices have columns of the residual stream, and of rows that norms see whole on one device.
 test_columns_of_the_stream() {
     print_of --model tiny --dropout 0.1; local one=$print
-    same "$one" --model tiny --dropout 0.1 --tp 4 --tensor 2d
-    same "$one" --model tiny --dropout 0.1 --tp 3 --tensor sbp:columns
+    rarely same "$one" --model tiny --dropout 0.1 --tp 4 --tensor 2d
+    rarely same "$one" --model tiny --dropout 0.1 --tp 3 --tensor sbp:columns
     same "$one" --model tiny --dropout 0.1 --tp 5 --tensor 1d-sp-overlap
     print_of --model gemma-tiny --dtype bf16; one=$print
     same "$one" --model gemma-tiny --dtype bf16 --tp 4 --tensor 2.5d --micro 5
-    same "$one" --model gemma-tiny --dtype bf16 --tp 8 --tensor 3d
+    rarely same "$one" --model gemma-tiny --dtype bf16 --tp 8 --tensor 3d
     print_of --model olmo2-tiny; one=$print
     same "$one" --model olmo2-tiny --tp 6
 }
@@ -114,25 +114,25 @@ test_columns_of_the_stream() {
 test_copied_keys() {
     print_of --model qwen3-tiny; local one=$print
     same "$one" --model qwen3-tiny --tp 8
-    same "$one" --model qwen3-tiny --tp 5 --tensor 1d-sp --micro 5
+    rarely same "$one" --model qwen3-tiny --tp 5 --tensor 1d-sp --micro 5
     same "$one" --model qwen3-tiny --tp 4 --cp 2
-    same "$one" --model qwen3-tiny --cp 4 --attention ulysses
-    print_of --model qwen2-tiny --dtype bf16; one=$print
-    same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
+    rarely same "$one" --model qwen3-tiny --cp 4 --attention ulysses
+    rarely print_of --model qwen2-tiny --dtype bf16; one=$print
+    rarely same "$one" --model qwen2-tiny --dtype bf16 --tp 6 --tensor 1d-sp-keep
 }
 
 # Heads on several devices share a key, which has one gradient.
 test_latent_attention() {
     print_of --model deepseek-v3-tiny; local one=$print
     same "$one" --model deepseek-v3-tiny --tp 3 --pp 2 --micro 5
-    same "$one" --model deepseek-v3-tiny --dp 2 --tp 2 --ep 2 --etp 2
+    rarely same "$one" --model deepseek-v3-tiny --dp 2 --tp 2 --ep 2 --etp 2
 }
 
 # Kernels of a BLAS add in orders of their own, which integers do not show.
 test_kernels_of_a_blas() {
     local kernel one
     print_of --model llama-tiny; one=$print
-    for kernel in Prescott Haswell; do
+    for kernel in Prescott $(rarely echo Haswell); do
         export OPENBLAS_CORETYPE=$kernel
         same "$one" --model llama-tiny --dp 2
     done

@@ -72,9 +72,9 @@ test_replayed() {
     step=$(sed -n 's/^\t"replayed":\t\([0-9]*\),*$/\1/p' search.json)
     [ "$step" -ge 3 ] || complain "$step plans were replayed"
     run search $few --json -; expect_out '^	"replayed":	0,$'
-    run search --devices 4 --pp 1 --model small --batch 16 --recompute none --cluster ethernet-1g --top 12; expect_status 0
+    run search --devices 4 --pp 1 --model small --batch 16 --micro 1,2 --recompute none --cluster ethernet-1g --top 12; expect_status 0
     rows=$(rows_of "$out" 4)
-    run search --devices 4 --pp 1 --model small --batch 16 --recompute none --cluster ethernet-1g --top 4; expect_status 0
+    run search --devices 4 --pp 1 --model small --batch 16 --micro 1,2 --recompute none --cluster ethernet-1g --top 4; expect_status 0
     [ "$(wc -l <<<"$rows")" = 4 ] || complain "not 4 rows: $rows"
     [ "$rows" = "$(rows_of "$out" 4)" ] || complain "--top 4 has other rows than the first of --top 12: $rows"
 }

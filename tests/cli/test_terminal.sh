@@ -67,7 +67,7 @@ test_version_and_help() {
 }
 
 # Every topic of show and bench: a new one is tried by its default words, unless it is too slow for `make test`.
-slow=" step check published plan quantized offload lengths sums collectives dispatch tensor attention streams "
+slow=" step check published plan quantized offload lengths sums collectives dispatch tensor attention streams cluster "
 test_every_command_fits() {
     local topic words
     for topic in $(topics_of show); do
@@ -87,6 +87,7 @@ test_every_command_fits() {
         case $topic in
             step) words="--model tiny --runs 1 --rounds 1" ;; check) words="--model tiny --tokens 8" ;; collectives) words="--bytes 4K --runs 1" ;;
             plan) words="--model tiny --devices 64" ;; attention) words="--seq 64 --heads 8 --head-width 2 --devices 1,4 --claims no --wall 0" ;;
+            partial) words="--steps 8 --skip 1" ;;
             tensor) words="--width 32 --heads 8 --seq 8 --batch 8 --devices 1,4 --run 4 --runs 1" ;;
         esac
         on_terminal 80 bench $topic $words;         expect_status 0; expect_columns 80

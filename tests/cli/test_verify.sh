@@ -14,8 +14,8 @@ test_schemes() {
     [ "$TIER" != verify ] || { run verify data --devices 2;     expect_all_pass 100; }
     [ "$TIER" != verify ] || { run verify dispatch --devices 2; expect_all_pass 60; expect_out 'alltoall /2'; expect_out 'tutel /1x2 r0'
                                 expect_out '^      (mixtral|shared),.* offload experts$'; expect_out ' offload expert weights$'; }
-    [ "$TIER" = verify ] || part='--part 1/30'
-    run verify tensor --devices 2 ${part:-} --json all.json;      expect_all_pass 12
+    [ "$TIER" = verify ] || part='--part 1/75'
+    run verify tensor --devices 2 ${part:-} --json all.json;      expect_all_pass 4
     expect_out '^2 devices, tensor '; expect_out '^  tp=2 +1d +M=2 v=1 .* == +== +(-|==) +ok'; expect_out '^  tp=2 +1d-sp-keep .* ok'
     expect_file all.json
     grep -q '"scheme":.*"1d-sp-keep"' all.json || complain 'no case of 1d-sp-keep over two devices'
@@ -86,8 +86,8 @@ test_under_a_launcher() {
 
 # A line for each case that trains; a second run has equal lines, another backend other times at most.
 test_digests() {
-    run verify data --from 2 --devices 2 --part 5/160 --digests one.txt --json all.json; expect_status 0
-    run verify data --from 2 --devices 2 --part 5/160 --digests two.txt --quiet; expect_status 0; expect_silent
+    run verify data --from 2 --devices 2 --part 5/400 --digests one.txt --json all.json; expect_status 0
+    run verify data --from 2 --devices 2 --part 5/400 --digests two.txt --quiet; expect_status 0; expect_silent
     cmp -s one.txt two.txt || complain "not the same twice: $(diff one.txt two.txt | head -n 2)"
     [ "$(grep -cE '^([0-9a-f]{16} ){4} data ' one.txt)" = "$(grep -c '"numbers":' all.json)" ] || complain 'not a line for each case'
     [ "$(cut -d ' ' -f 1 one.txt | sort -u | wc -l)" = "$(wc -l <one.txt)" ] || complain 'two cases have equal numbers'

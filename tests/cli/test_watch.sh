@@ -5,7 +5,7 @@ golden=$top/golden/gpt2-tied.safetensors
 
 # A golden file of three steps, and in d/ the files of a right run of two ranks, one for each step and rank.
 make_steps() {
-    run golden make --out own.safetensors --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5; expect_status 0
+    golden_make own --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
     run train --check own.safetensors --dp 2 --dtype "${1:-fp32}" --dump d/ --dump-passes --dump-steps;     expect_status 0; expect_out '^dumped  6 files to d/'
     mkdir w
 }
@@ -156,7 +156,7 @@ test_page() {
     run check own.safetensors strange.safetensors --page p.html
     ! grep -qE '<b>&' p.html || complain 'a name is markup'
     # A thousand tensors.
-    run golden make --out many.safetensors --model llama-tiny --text "$top/README.md" --sequences 1 --tokens 4 --steps 3 --optimizer adamw;     expect_status 0
+    golden_make many --model tiny --text "$top/README.md" --sequences 1 --tokens 4 --steps 3 --optimizer adamw
     run check many.safetensors many.safetensors --page p.html;      expect_status 0
     [ "$(grep -c '<tr id="t' p.html)" -gt 700 ] || complain 'tensors are missing'
     [ "$(stat -c %s p.html)" -lt 1000000 ] || complain "the page has $(stat -c %s p.html) bytes"
@@ -180,7 +180,7 @@ test_browser() {
 
 # A resumed program's first step is the one after its checkpoint; every later one begins with its own weights, too.
 test_resumed() {
-    run golden make --out own.safetensors --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5; expect_status 0
+    golden_make own --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
     run train --check ./own.safetensors --dp 2 --save saved --save-every 1;     expect_status 0
     run train --check ./own.safetensors --dp 2 --resume saved/step-00000001 --dump d/ --dump-passes --dump-steps;   expect_status 0
     touch d/done
