@@ -1,4 +1,4 @@
-/* mpiexec.h -- the environment of mpiexec; private to this room.  No function returns an error code. */
+/* mpiexec.h -- the environment of mpiexec; for launch.c and process.c.  No function returns an error code. */
 #ifndef ORRERY_LAUNCH_MPIEXEC_H
 #define ORRERY_LAUNCH_MPIEXEC_H
 
