@@ -596,6 +596,6 @@ $(B)/liborrery.so: $(B)/$(LIBRARY)/commands.o $(B)/$(LIBRARY)/tensors.o $(B)/lib
 $(TESTS): $(B)/%: $(B)/%.o $(SAN_OBJ) $(B)/libdevices.a $(B)/libref.a
 	$(call link,$(if $(FUZZ),-fsanitize=fuzzer,-lcmocka))
 
--include $(shell find $(B) -path $(B)/faults -prune -o -name '*.d' -print 2>/dev/null)
+-include $(shell find $(B) \( -path $(B)/faults -o -path $(B)/root -o -path $(B)/apt \) -prune -o -name '*.d' -type f -print 2>/dev/null)
 .PHONY: always ready check-aarch64 check-machines check-portable wheel place simgrid test-cuda wasm test-wasm has-emcc cuda-objects has-nvcc all run check test verify bench golden golden-check frameworks clean-dumps faults faults-modes fuzz fuzz-programs fuzzers docs install uninstall clean help deps
 .SECONDARY:
