@@ -11,7 +11,8 @@ words_of() { case ${mesh:-} in *--model*) ;; *) echo --model tiny ;; esac | echo
 numbers_of() {                                          # numbers_of JSON OUT
     awk '/"earlier_losses":/ { print; exit }' "$1" | grep -oE '[0-9]+\.[0-9]+'
     awk '/^\t"steps":/, /^\t\]/' "$1" | grep -oE '"loss":[[:space:]]*[0-9.]+' | grep -oE '[0-9]+\.[0-9]+'
-    grep -o 'fingerprint [0-9a-f]*' "$2"
+    # A kill in the middle of the report lets it be written again.
+    grep -o 'fingerprint [0-9a-f]*' "$2" | tail -n 1
 }
 
 # Processes of a job: devices, mpiexec, or MPICH's proxy between them.
@@ -105,6 +106,21 @@ test_killed_in_recovery() {
     wait_for_line '^survived '; kill_one device
     end_job; expect_status 1
     expect_error 'device [0-2] .* died: Killed; the others were stopped; 1 kill had been survived \(--survive\)$'
+}
+
+# When all is said, nothing is done again.  mpiexec may have ended before it can be killed, so that is tried until it has not.
+test_killed_after_the_end() {
+    local n late=0
+    make_whole
+    for n in 1 2 3 4 5 6 7 8 9 10; do
+        start_job $(words_of) --survive 1 --json run.json
+        wait_for_line '^bits'; kill_one mpiexec || :
+        end_job; expect_status 0; expect_silent; expect_whole
+        late=$(grep -cE '^survived .*, when the run had ended$' "$place/out" || :)
+        [ "$late" = 0 ] || break
+    done
+    [ "$late" = 1 ] || complain 'no death after the end was seen'
+    [ "$(grep -c '^bits' "$place/out")" = 1 ] || complain 'the run has reported twice'
 }
 
 # At any moment from the start to the end, of a run that also saves and logs.
@@ -202,7 +218,7 @@ test_what_is_refused() {
     expect_nothing
 }
 
-all=(test_a_device_is_killed test_mpiexec_and_its_proxy_are_killed test_killed_in_recovery test_killed_at_many_moments \
+all=(test_a_device_is_killed test_mpiexec_and_its_proxy_are_killed test_killed_in_recovery test_killed_after_the_end test_killed_at_many_moments \
     test_other_meshes test_how_long_it_takes test_a_killed_launcher test_a_small_shared_memory test_what_is_refused)
-[ "${FIRST:-no}" = no ] || all=("${all[0]}")                # faults: the first test alone
+[ -z "${ONLY:-}" ] || all=("$ONLY")                          # faults: one test alone
 run_tests "${all[@]}"
