@@ -105,6 +105,10 @@ bool launcher_is_parent(void);
  */
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
+/** Whether this process may start devices.  @return OK; ERR_COMM: it is one of srun's tasks that do not know of each
+ *  other, or a launcher started it that does not tell its rank. */
+enum error_code launch_check(struct error *);
+
 /* How a job has ended whose process was killed: a device, mpiexec or what stands between them. */
 struct job_death {
     double when;                        /* by measure_now() */

@@ -210,6 +210,7 @@ test_what_is_refused() {
     make_text
     run_under 3 $(words_of) --survive 1;                expect_status 2
     expect_error '--survive: another launcher has started this process, as mpiexec or srun do'
+    SLURM_STEP_NUM_TASKS=3 run $(words_of) --survive 1; expect_status 1; [ ! -s "$place/out" ] || complain 'it says something before it refuses'; expect_error '^srun started 3 processes that do not know of each other'
     ORRERY_ONE_PROCESS=1 run $(words_of) --survive 1;   expect_status 2; expect_error '--survive: ORRERY_ONE_PROCESS=1 has all devices'
     run $(words_of) --survive 1 --lose 2:1;             expect_status 2; expect_error '--survive: not with --lose'
     run $(words_of) --survive 1 --trace t.json;         expect_status 2; expect_error '--survive: not with --trace: a trace is lost'
