@@ -431,8 +431,8 @@ enum error_code launch_check(struct error *err)
                 printable(tasks).text);
 }
 
-/* @param again  the job is to begin anew after a death.  @param[out] died  when that was; 0: none has ended it. */
-static enum error_code launch_once(int devices, int argc, char **argv, bool again, int *status, double *died,
+/* @param again  the job is to begin anew after a death.  @param[out] death  when that was; 0: none has ended it. */
+static enum error_code launch_once(int devices, int argc, char **argv, bool again, int *status, struct job_death *death,
                                    struct error *err)
 {
     struct watch w;
@@ -474,7 +474,8 @@ static enum error_code launch_once(int devices, int argc, char **argv, bool agai
         die_of(caught);
     }
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
-                  : report_end_of_job(&w, f.how, devices, status, died, err);
+                  : report_end_of_job(&w, f.how, devices, status, &death->when, err);
+    death->ended = w.ended_well, death->status = w.status;
     if (e && w.known == 0) add_noise(&w, err);
     free(w.process);
     return e;
@@ -487,7 +488,7 @@ enum error_code launch_devices_again(int devices, int argc, char **argv, launch_
     struct job_death death = { .what = err->text };
     do {
         death.when = 0;
-        e = launch_once(devices, argc, argv, again != NULL, status, &death.when, err);
+        e = launch_once(devices, argc, argv, again != NULL, status, &death, err);
     } while (e && death.when > 0 && again && again(context, &death));
     return e;
 }

@@ -242,6 +242,10 @@ static bool is_private(struct watch *watch, struct stream *stream, const char *l
         watch->stops = atol(line + strlen(STOPS_LINE));
         return true;
     }
+    if (starts_with(line, END_LINE)) {
+        watch->ended_well = true, watch->status = atoi(line + strlen(END_LINE));
+        return true;
+    }
     if (starts_with(line, HOST_LINE)) {
         remember_host(watch, line + strlen(HOST_LINE));
         return true;

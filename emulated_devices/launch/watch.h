@@ -48,6 +48,8 @@ struct watch {
     bool lingers;                       /* or because all devices had ended, and it had not */
     double gone;                        /* when they were seen to have ended; 0: they have not */
     long stops;                         /* the process that ends the run after its step if asked; 0: none so far */
+    bool ended_well;                    /* the run has announced its end, */
+    int status;                         /* with this exit status */
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */

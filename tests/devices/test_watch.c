@@ -78,6 +78,18 @@ static void test_lost_host(void **state)
     assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "");
 }
 
+/* What a run says last is for the launcher alone. */
+static void test_the_end_of_a_run(void **state)
+{
+    (void)state;
+    struct watch w = { .lost_rank = -1 };
+    tell(&w, "bits    weights\n");
+    assert_false(w.ended_well);
+    tell(&w, END_LINE "3\n");
+    assert_true(w.ended_well);
+    assert_int_equal(w.status, 3);
+}
+
 /* Devices of alpha are killed by their proxy, and say that messages to beta break off: that follows from the loss of beta.
  * If mpiexec reports a death, or a device has died of something else, that counts. */
 static void test_what_follows_from_a_lost_proxy(void **state)
@@ -119,6 +131,7 @@ int main(void)
         cmocka_unit_test(test_an_abort_is_not_blamed_on_whom_it_ended),
         cmocka_unit_test(test_an_abort_is_blamed_on_the_death_before),
         cmocka_unit_test(test_lost_host), cmocka_unit_test(test_what_follows_from_a_lost_proxy),
+        cmocka_unit_test(test_the_end_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
  * step, and comes from there after a kill.
  * session_start.c, session.c and report_json.c call.  Every error is agreed on by all devices. */
 #include "emulated_devices/run/survive/surviving.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/elastic/phase.h"
 #include "emulated_devices/run/session.h"
 #include "ref/io/figures.h"
@@ -176,15 +177,6 @@ static struct train_options rest_of_run(const struct train_options *run, struct 
     return o;
 }
 
-/* Rank 0 says all that is said, and its words leave the process before it is called the end. */
-static void end_of_run(struct surviving *surviving, int status)
-{
-    struct snapshot_front *const front = surviving->memory.front;
-    if (fflush(NULL) != 0) return;
-    front->status = status;
-    atomic_store(&front->ended, 1);
-}
-
 enum error_code surviving_run(struct comm *comm, const struct train_options *options, const struct train_data *data,
                               const char *overridden, int *status, struct error *err)
 {
@@ -204,7 +196,7 @@ enum error_code surviving_run(struct comm *comm, const struct train_options *opt
         surviving.tells = surviving.memory.front->kills > 0;
         if (surviving.tells && comm->rank == 0) last_kill(&surviving)->began = measure_now();
         e = session_on_device(comm, &rest, data, overridden, &phase, status, err);
-        if (!e && comm->rank == 0) end_of_run(&surviving, *status);
+        if (!e && comm->rank == 0) announce_end(*status);
     }
     carried_free(&comes);
     if (joined) snapshot_memory_close(&surviving.memory);
