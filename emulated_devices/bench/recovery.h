@@ -82,7 +82,7 @@ struct recovery_state {
     int every;                          /* steps between two checkpoints */
 };
 
-/* What a way of restoring takes. */
+/* This is what a way of restoring takes. */
 struct restore_cost {
     picoseconds restoring;              /* until all have their state */
     double lost;                        /* steps that are done again, on the average */

@@ -54,7 +54,7 @@ struct watch {
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */
     int lost_rank;                      /* -1: not told */
-    bool manager_failed;                /* Hydra's mpiexec has ended because it has lost a proxy; that ends all devices */
+    bool manager_failed;                /* Hydra's mpiexec has ended, as it has lost a proxy; that ends all devices */
     bool orphaned;                      /* devices have ended because MPICH's proxy, which started them, has ended */
     double ended;                       /* when mpiexec's end or the proxy's was noticed; 0: neither */
     int lost_signal;                    /* the signal that ended it */

@@ -90,15 +90,15 @@ static void test_the_end_of_a_run(void **state)
     assert_int_equal(w.status, 3);
 }
 
-/* Devices of alpha are killed by their proxy, and say that messages to beta break off: that follows from the loss of beta.
- * If mpiexec reports a death, or a device has died of something else, that counts. */
+/* Devices of alpha are killed by their proxy, and say that messages to beta break off: that follows from the loss of
+ * beta.  If mpiexec reports a death, or a device has died of something else, that counts. */
 static void test_what_follows_from_a_lost_proxy(void **state)
 {
     (void)state;
     static const char failed[] = "[mpiexec@alpha] main (ui/mpich/mpiexec.c:325): process manager error waiting for "
                                  "completion\n", killed[] = LOST_LINE "11 9 5.0 0 0\n",
                       crashed[] = LOST_LINE "11 11 5.0 0 0\n", *const hosts[] = { "alpha", "alpha", "beta", "beta" },
-                      message[] = "orrery: device 1: allreduce over dp: device 1 could not receive from device 3: Other\n",
+                      message[] = "orrery: device 1: allreduce: device 1 could not receive from device 3: Other\n",
                       numbers[] = "orrery: device 1: loss is nan\n", frame[] = "==========\n= BAD TERMINATION\n=====\n";
     static const struct { const char *line[4]; bool follows; } cases[] = {
         { { failed, killed, NULL }, true },             { { killed, failed, NULL }, true },

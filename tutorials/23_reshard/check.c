@@ -180,8 +180,9 @@ static void check_common(struct judge *j)
                 const struct box *const pair = r->device[d].buffer[0].data, *const got = r->device[d].buffer[1].data;
                 const struct box want = common_of(&pair[0], &pair[1]);
                 if (!same_box(got, &want))
-                    trial_fails(r, "device %d: of %s and %s it returned %s; it should be %s", d, box_text(&pair[0]).text,
-                                box_text(&pair[1]).text, box_text(got).text, box_text(&want).text);
+                    trial_fails(r, "device %d: of %s and %s it returned %s; it should be %s", d,
+                                box_text(&pair[0]).text, box_text(&pair[1]).text, box_text(got).text,
+                                box_text(&want).text);
             }
         trial_close(r);
     }

@@ -52,7 +52,8 @@ static bool begin_again(void *context, const struct job_death *death)
 static enum error_code say_late_death(const struct train_options *options, const struct snapshot_front *front,
                                       int *status, const struct error *err)
 {
-    say(run_stream(options), 8, "survived a death after the run had ended: %.*s", (int)strcspn(err->text, ";"), err->text);
+    say(run_stream(options), 8, "survived a death after the run had ended: %.*s", (int)strcspn(err->text, ";"),
+        err->text);
     *status = front->status;
     return OK;
 }
