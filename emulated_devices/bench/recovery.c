@@ -129,6 +129,35 @@ enum error_code recovery_pace(const struct recovery_pipeline *pipeline, enum pac
     return e;
 }
 
+/* ---- restoring --------------------------------------------------------------------------------------------------- */
+
+enum rebuild recovery_rebuild_of(enum restore restore)
+{
+    static const enum rebuild of[RESTORE_COUNT] = {
+#define X(restore, name, rebuild) rebuild,
+        RESTORES(X)
+#undef X
+    };
+    return of[restore];
+}
+
+/* A loss comes at any moment, so on the average half of what lies between two snapshots is lost. */
+struct restore_cost recovery_restore(const struct recovery_state *state, const struct cluster *cluster,
+                                     enum restore restore)
+{
+    const struct link *const link = &cluster->link[cluster->levels - 1];
+    struct restore_cost cost = { 0, 0.5 };
+    switch (restore) {
+    case RESTORE_CHECKPOINT:
+        cost.lost = (double)state->every / 2;
+        cost.restoring = time_at_rate(state->bytes, cluster->host.drive_rate);
+        break;
+    case RESTORE_SHARED: cost.restoring = time_at_rate(state->bytes, cluster->host.memory_rate); break;
+    default: cost.restoring = link->latency + time_at_rate(state->bytes, link->rate);
+    }
+    return cost;
+}
+
 /* ---- slices ------------------------------------------------------------------------------------------------------ */
 
 /* Stages have `before` layers and one less or one more afterwards; their copies follow one another. */

@@ -18,6 +18,12 @@
  *
  *     step = (microbatches - 1) x slowest stage + one microbatch through all stages      (all but "shared")
  *
+ * Restoring: where the state comes from, and the steps that are done again.
+ *
+ *     checkpoint   each device reads its state from a drive; on the average half of the steps between two checkpoints
+ *     shared       each device reads it from the host's memory (--survive); half a step
+ *     neighbour    the lost device's state comes over the outermost link (--lose); half a step
+ *
  * Source   Z. Wu et al., "ElasWave: an elastic-native system for scalable hybrid-parallel training", 2025,
  *          arXiv:2510.00606; "dropped" is as in TorchFT, "shared" as in ReCycle (S. Gandhi et al., SOSP 2024)
  *
@@ -26,6 +32,7 @@
 #ifndef ORRERY_BENCH_RECOVERY_H
 #define ORRERY_BENCH_RECOVERY_H
 
+#include "emulated_devices/device/cluster.h"
 #include "ref/error.h"
 #include <stdint.h>
 
@@ -56,6 +63,31 @@ enum pace {
     PACE_COUNT
 };
 
+/* X(RESTORE, what a table calls it, how its groups are rebuilt) */
+#define RESTORES(X)                                                                  \
+    X(RESTORE_CHECKPOINT, "full rebuild, checkpoint", REBUILD_FULL)                  \
+    X(RESTORE_SHARED, "full rebuild, shared memory (--survive)", REBUILD_FULL)       \
+    X(RESTORE_PARTIAL, "partial rebuild, neighbour", REBUILD_PARTIAL)                \
+    X(RESTORE_IN_PLACE, "in place, neighbour (--lose)", REBUILD_IN_PLACE)
+enum restore {
+#define X(restore, name, rebuild) restore,
+    RESTORES(X)
+#undef X
+    RESTORE_COUNT
+};
+
+/** The state of a device, and how often it is saved. */
+struct recovery_state {
+    uint64_t bytes;                     /* of each device */
+    int every;                          /* steps between two checkpoints */
+};
+
+/* This is what a way of restoring takes. */
+struct restore_cost {
+    picoseconds restoring;              /* until all have their state */
+    double lost;                        /* steps that are done again, on the average */
+};
+
 struct rebuild_count {
     int64_t connections;                /* that are opened, each at both of its ends once */
     int64_t busiest;                    /* of the device that opens most */
@@ -76,6 +108,12 @@ struct recovery_pipeline {
 /** How many times as long a step takes as before the loss.  @param[out] count  [stages] layers of each stage
  *  afterwards; may be NULL.  @return OK; ERR_PLAN: only one copy, or fewer layers than stages; ERR_MEMORY. */
 enum error_code recovery_pace(const struct recovery_pipeline *, enum pace, double *ratio, int *count, struct error *);
+
+/** How groups are rebuilt before a way of restoring. */
+enum rebuild recovery_rebuild_of(enum restore);
+
+/** How long the state takes, and which steps are lost.  @param cluster  whose drives, hosts and links are used. */
+struct restore_cost recovery_restore(const struct recovery_state *, const struct cluster *, enum restore);
 
 /** Bytes on the busiest link when the last layer of a stage moves to the next stage, and each stage has so many copies,
  *  which share its state by ZeRO.

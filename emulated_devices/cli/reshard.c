@@ -99,7 +99,7 @@ static enum error_code reshard_run(const struct train_options *run, const struct
                                    struct error *err)
 {
     struct resharding r;
-    char mesh[256];
+    char mesh[MESH_WORDS_LINE];
     const struct kept kept = { "--out", options->out, true };
     if (options->out && is_same_folder(run->resume, options->out))
         return fail(err, ERR_USAGE, "--out %s: is the folder of the checkpoint itself",

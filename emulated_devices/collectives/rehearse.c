@@ -28,7 +28,7 @@ static void rehearse(const struct algorithm *algorithm, const struct group *grou
 {
     static char nothing;                        /* stands for the data, which is not read */
     struct comm stage = { .device = group->comm->device, .rank = group->comm->rank, .size = group->comm->size,
-                         .rehearsal = traffic };
+                         .process = group->comm->process, .rehearsal = traffic };
     struct group on_stage = *group;
     struct collective call = *collective;
     struct error err;

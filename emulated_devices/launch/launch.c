@@ -368,7 +368,8 @@ static enum error_code report_end_of_job(const struct watch *watch, int how, int
     if (watch->stalled) return report_stall(watch, devices, err);
     if (watch->lingers && !watch->said[0]) return report_no_end(devices, err);
     /* MPI may also have detected it */
-    if (watch->lost_pid == 0 && !watch->said[0] && (WIFSIGNALED(how) || watch->orphaned)) {
+    const bool orphaned = watch->lost_pid == 0 && !watch->said[0] && (WIFSIGNALED(how) || watch->orphaned);
+    if (orphaned || watch_lost_proxy(watch)) {
         *died = watch->ended;
         return report_death_of_manager(watch, how, err);
     }
@@ -419,17 +420,19 @@ static void say_stopped(int left, int devices)
 }
 
 /* Each of srun's tasks would start a job of its own. */
-static bool started_alone_by_srun(struct error *err)
+enum error_code launch_check(struct error *err)
 {
-    const char *tasks = getenv("SLURM_STEP_NUM_TASKS");
-    if (tasks == NULL || strcmp(tasks, "1") == 0) return false;
-    fail(err, ERR_COMM, "srun started %s processes that do not know of each other: srun --mpi=pmi2, or no srun",
-         printable(tasks).text);
-    return true;
+    const char *const tasks = getenv("SLURM_STEP_NUM_TASKS");
+    if (getenv("ORRERY_LAUNCHED") != NULL)
+        return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
+                    ORRERY_MPIEXEC);
+    if (tasks == NULL || strcmp(tasks, "1") == 0) return OK;
+    return fail(err, ERR_COMM, "srun started %s processes that do not know of each other: srun --mpi=pmi2, or no srun",
+                printable(tasks).text);
 }
 
-/* @param again  the job is to begin anew after a death.  @param[out] died  when that was; 0: none has ended it. */
-static enum error_code launch_once(int devices, int argc, char **argv, bool again, int *status, double *died,
+/* @param again  the job is to begin anew after a death.  @param[out] death  when that was; 0: none has ended it. */
+static enum error_code launch_once(int devices, int argc, char **argv, bool again, int *status, struct job_death *death,
                                    struct error *err)
 {
     struct watch w;
@@ -439,10 +442,7 @@ static enum error_code launch_once(int devices, int argc, char **argv, bool agai
     int line = -1, lifeline, left = 0;
     const pid_t self = getpid();
     char pipe[200];
-    if (getenv("ORRERY_LAUNCHED") != NULL)
-        return fail(err, ERR_COMM, "%s started this process without telling its rank; it must be MPICH's",
-                    ORRERY_MPIEXEC);
-    if (started_alone_by_srun(err)) return err->code;
+    if (launch_check(err)) return err->code;
     if (file_pipe_taken(pipe, sizeof pipe))
         return fail(err, ERR_USAGE, "%s: is a pipe, which %d devices cannot read as well; give a file", pipe, devices);
     if (argc > 1) document_leave_to(argv[1]);           /* one of the devices writes it */
@@ -474,7 +474,8 @@ static enum error_code launch_once(int devices, int argc, char **argv, bool agai
         die_of(caught);
     }
     e = f.job < 0 ? fail(err, ERR_COMM, "cannot start %s: there is no room for another process", ORRERY_MPIEXEC)
-                  : report_end_of_job(&w, f.how, devices, status, died, err);
+                  : report_end_of_job(&w, f.how, devices, status, &death->when, err);
+    death->ended = w.ended_well, death->status = w.status;
     if (e && w.known == 0) add_noise(&w, err);
     free(w.process);
     return e;
@@ -487,7 +488,7 @@ enum error_code launch_devices_again(int devices, int argc, char **argv, launch_
     struct job_death death = { .what = err->text };
     do {
         death.when = 0;
-        e = launch_once(devices, argc, argv, again != NULL, status, &death.when, err);
+        e = launch_once(devices, argc, argv, again != NULL, status, &death, err);
     } while (e && death.when > 0 && again && again(context, &death));
     return e;
 }

@@ -28,11 +28,15 @@ void announce_process(int rank, const char *place);
 /** Tell it that this process, rank 0, ends the run after its step if it gets one of two signals: that stand for those
  *  which the launcher got. */
 void announce_stopping(void);
+
+/** Tell it that this process, rank 0, has said all that the run has to say.  A death afterwards changes nothing. */
+void announce_end(int status);
 #define STOPS_LINE "orrery-stops "
 #define ASKED_BY_INT SIGUSR1
 #define ASKED_BY_TERM SIGUSR2
 
 /* the beginning of the line that says on which host a rank is */
+#define END_LINE "orrery-end "          /* status: on standard output, behind all else that the run says */
 #define HOST_LINE "orrery-host "
 #define STARTING "starting"             /* the place of a device whose MPI has not started */
 /* the beginning of the line about a process that ended without a last message: its signal, when, whether it had lost
@@ -105,10 +109,16 @@ bool launcher_is_parent(void);
  */
 enum error_code launch_devices(int devices, int argc, char **argv, int *status, struct error *);
 
+/** Whether this process may start devices.  @return OK; ERR_COMM: it is one of srun's tasks that do not know of each
+ *  other, or a launcher started it that does not tell its rank. */
+enum error_code launch_check(struct error *);
+
 /* How a job has ended whose process was killed: a device, mpiexec or what stands between them. */
 struct job_death {
     double when;                        /* by measure_now() */
     const char *what;                   /* the line that says so */
+    bool ended;                         /* the run had said all it had to say (announce_end), */
+    int status;                         /* with this exit status */
 };
 
 /** Whether the devices are started again.  All processes of the job have ended. */

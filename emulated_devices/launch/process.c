@@ -206,6 +206,12 @@ enum error_code set_backend(const char *name, struct error *err)
 
 bool on_terminal(void) { return terminal_columns(stdout) > 0; }
 
+void announce_end(int status)
+{
+    printf("%s%d\n", END_LINE, status);
+    fflush(stdout);
+}
+
 void announce_stopping(void) { fprintf(stderr, STOPS_LINE "%ld\n", (long)getpid()); }
 
 void announce_process(int rank, const char *place)

@@ -85,6 +85,22 @@ const char *watch_lost_hosts(const struct watch *watch, char *text, size_t size)
     return text;
 }
 
+/* A device says so whose message breaks off: its peer, or the link to it, is gone. */
+static bool is_of_message(const char *said)
+{
+    return strstr(said, "could not send to device") != NULL || strstr(said, "could not receive from device") != NULL;
+}
+
+/* Had a device died first, mpiexec would have reported that, and no error of its own. */
+bool watch_lost_proxy(const struct watch *watch)
+{
+    char hosts[16];
+    const bool killed = watch->lost_pid == 0 || watch->lost_signal == SIGKILL;
+    if (watch->died || !killed) return false;
+    if (watch->said[0] == '\0') return watch->manager_failed;
+    return is_of_message(watch->said) && (watch->manager_failed || watch_lost_hosts(watch, hosts, sizeof hosts)[0]);
+}
+
 int watch_started(const struct watch *watch)
 {
     int started = 0;
@@ -201,6 +217,8 @@ static bool ssh_has_failed(const char *line)
 static void note_complaint(struct watch *watch, const char *line)
 {
     const bool by_ssh = ssh_has_failed(line);
+    if (starts_with(line, "[mpiexec@") && strstr(line, "process manager error waiting for completion"))
+        watch->manager_failed = true;
     if (by_ssh) keep_noise(watch, line);
     if (watch->complained == 0 && (by_ssh || cannot_start(line))) watch->complained = measure_now();
 }
@@ -222,6 +240,10 @@ static bool is_private(struct watch *watch, struct stream *stream, const char *l
     }
     if (starts_with(line, STOPS_LINE)) {
         watch->stops = atol(line + strlen(STOPS_LINE));
+        return true;
+    }
+    if (starts_with(line, END_LINE)) {
+        watch->ended_well = true, watch->status = atoi(line + strlen(END_LINE));
         return true;
     }
     if (starts_with(line, HOST_LINE)) {

@@ -48,10 +48,13 @@ struct watch {
     bool lingers;                       /* or because all devices had ended, and it had not */
     double gone;                        /* when they were seen to have ended; 0: they have not */
     long stops;                         /* the process that ends the run after its step if asked; 0: none so far */
+    bool ended_well;                    /* the run has announced its end, */
+    int status;                         /* with this exit status */
     bool died;                          /* mpiexec has reported a death */
     char how[64];                       /* how the first one died, from mpiexec */
     long lost_pid;                      /* the first process that ended without a last message; 0: none */
     int lost_rank;                      /* -1: not told */
+    bool manager_failed;                /* Hydra's mpiexec has ended, as it has lost a proxy; that ends all devices */
     bool orphaned;                      /* devices have ended because MPICH's proxy, which started them, has ended */
     double ended;                       /* when mpiexec's end or the proxy's was noticed; 0: neither */
     int lost_signal;                    /* the signal that ended it */
@@ -71,6 +74,10 @@ void watch_read(struct watch *, struct stream *);
  * @return text.
  */
 const char *watch_lost_hosts(const struct watch *, char *text, size_t size);
+
+/** Whether mpiexec has lost the proxy of a host, and all else that was reported follows from that: devices that the
+ *  other proxies have killed, and messages that have broken off. */
+bool watch_lost_proxy(const struct watch *);
 
 /** The number of devices whose MPI has started. */
 int watch_started(const struct watch *);

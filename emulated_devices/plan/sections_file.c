@@ -220,13 +220,21 @@ static enum error_code read_section(const char *file, const struct yaml *of, str
     return e || text.says.rows == NULL ? e : sections_read_rows(&text, sections, i, err);
 }
 
+bool sections_are_text(const char *path)
+{
+    static const char key[] = "sections:";
+    return strncmp(path, key, sizeof key - 1) == 0;
+}
+
 enum error_code sections_read(struct sections *sections, const struct plan *plan, const char *path, struct yaml **text,
                               struct error *err)
 {
+    const bool is_text = sections_are_text(path);
     int count = 0, i = 0;
     *sections = (struct sections){ 0 };
-    enum error_code e = yml_read(path, text, err);
+    enum error_code e = is_text ? yml_parse(path, strlen(path), "its text", text, err) : yml_read(path, text, err);
     if (e) return e;
+    if (is_text) path = "its text";
     const struct yaml *const list = yml_find(*text, "sections");
     if (list == NULL || list->kind != YAML_SEQUENCE || list->child == NULL || (*text)->child->next)
         return fail(err, ERR_FORMAT, "%s: must have one key, sections, with a list of sections; each has keys of %s",
@@ -290,4 +298,24 @@ void sections_write(const struct plan *plan, FILE *to)
         for (int k = 0; k < SECTION_KEYS; k++)
             if (sections_write_value(&keys[k], (const char *)&says + keys[k].at, before, to)) before = "    ";
     }
+}
+
+const char *sections_words(const struct plan *plan, char *text, size_t size)
+{
+    size_t used = (size_t)snprintf(text, size, "sections: [");
+    for (int i = 0; i < plan->sections->count && used < size; i++) {
+        const struct plan *const at = &plan->sections->at[i];
+        used += (size_t)snprintf(text + used, size - used, "%s{layers: %lld-%lld, devices: %d-%d", i ? ", " : "",
+                                 (long long)at->layers.first, (long long)interval_end(at->layers) - 1, at->mesh.first,
+                                 at->mesh.first + at->mesh.devices - 1);
+        for (enum axis a = 0; a < AXIS_COUNT && used < size; a++)
+            if (at->mesh.size[a] > 1)
+                used += (size_t)snprintf(text + used, size - used, ", %s: %d", axis_name(a), at->mesh.size[a]);
+        if (plan_ep(at) > 1 && used < size) used += (size_t)snprintf(text + used, size - used, ", ep: %d", plan_ep(at));
+        if (plan_etp(at) > 1 && used < size)
+            used += (size_t)snprintf(text + used, size - used, ", etp: %d", plan_etp(at));
+        if (used < size) used += (size_t)snprintf(text + used, size - used, "}");
+    }
+    if (used < size) snprintf(text + used, size - used, "]");
+    return text;
 }

@@ -36,6 +36,7 @@ test_other_meshes() {
     expect_out '--pp 3 becomes --pp 2'
     loses '--dp 4' '2:3:forward,3:1:reduction'
     loses '--dp 2 --zero 1' '2:1:update'                # one device is left, which has no keeper
+    loses '--dp 6 --zero 1' '2:1:update'                # ranks 1 to 3 become devices of two nodes
     [ "$TIER" = verify ] || return 0
     loses '--dp 2 --tp 2 --zero 3' '1:1'
     loses '--tp 3' '2:1:gather'
@@ -43,6 +44,51 @@ test_other_meshes() {
     loses '--dp 2 --cp 2 --zero 2' '2:2:reduction'
     loses '--dp 4 --zero 1' '2:1,2:3'
     model=mixtral-tiny loses '--dp 2 --ep 2 --balance-over batch' '2:1:update'
+}
+
+# A stage that has lost a device has fewer copies than the others, and layers move to these.
+test_uneven_stages() {
+    make_text
+    more='--json lost.json' loses '--dp 2 --pp 2 --zero 1' '2:0:update'
+    expect_out '--pp 2 --dp 2 becomes --plan "sections: \[\{layers: 0-1, devices: 0-0\}, \{layers: 2-7, devices: 1-2, dp: 2\}\]", and step 2 is done again'
+    grep -qF '"--plan \"sections: [{layers: 0-1, devices: 0-0}, {layers: 2-7, devices: 1-2, dp: 2}]\""' lost.json || complain 'the JSON does not say the sections'
+    more='--raise 30' loses '--dp 3 --pp 2 --zero 2' '2:1:update,3:0'
+    expect_out '^raised  the clock rates of 3 devices, by up to 30 %'
+    expect_out 'becomes --plan "sections: \[\{layers: 0-1, devices: 0-0\}, \{layers: 2-7, devices: 1-3, dp: 3\}\]"'
+    # Devices of the second stage have a third of the rate of the first, and a device is lost there: one layer stays.
+    loses '--dp 2 --pp 2 --cluster two-generations' '2:3:gather'
+    expect_out 'becomes --plan "sections: \[\{layers: 0-6, devices: 0-1, dp: 2\}, \{layers: 7-7, devices: 2-2\}\]"'
+    [ "$TIER" = verify ] || return 0
+    # The rest of a copy is spare, and takes the place of the next device that is lost.
+    loses '--dp 2 --pp 2 --tp 2 --zero 1' '2:5:gather,3:0:update'
+    loses '--dp 2 --pp 2 --zero 3' '2:2:gather,3:3:forward'     # a stage without a device goes
+    loses '--dp 3 --pp 3 --zero 3' '1:4:backward,2:0:reduction,3:8:update'
+    loses '--dp 2 --pp 2 --cp 2 --zero 2' '2:6:reduction'
+    model=mixtral-tiny loses '--dp 3 --pp 2 --zero 1 --balance-over sequence' '2:4:update'
+    model=llama-tiny loses '--dp 2 --pp 4 --zero 2' '2:6:update'
+}
+
+# What a run has said of its mesh is a word that another one takes.
+test_uneven_stages_go_on() {
+    make_text
+    local words="train --model tiny --data $text $small --steps 5 --dp 2 --pp 2 --zero 1"
+    run $words;                                         expect_status 0
+    losses_of >whole; grep '^bits' "$place/out" >>whole
+    echo '4 --dp 2 --pp 2' >back
+    run $words --lose 2:0:backward --elastic back --save saved --sharded --save-every 1 --save-async --json back.json
+    expect_status 0; expect_silent
+    { losses_of; grep '^bits' "$place/out"; } >lost
+    expect_same whole lost
+    expect_out '^elastic after step 4: --plan "sections: .*" becomes --pp 2 --dp 2; '
+    run train --resume saved/step-00000003 --data "$text" --steps 2 --plan 'sections: [{layers: 0-1, devices: 0-0}, {layers: 2-7, devices: 1-2, dp: 2}]'
+    expect_status 0; expect_silent
+    grep '^bits' "$place/out" >bits; grep '^bits' whole >whole.bits; expect_same whole.bits bits
+    run reshard saved/step-00000003 --to '--tp 2';      expect_status 0; expect_silent
+    # The sections of a text are read as those of a file.
+    run train --model tiny --plan 'sections: [{layers: 0-7, devices: 0-1, dpp: 2}]'
+    expect_status 2; expect_error '--plan its text, line 1: dpp: a section has no such key; did you mean dp'
+    run train --model tiny --plan 'sections: [{layers: 0-7, devices: 0-1';       expect_status 2; expect_error '--plan its text: line'
+    run train --model tiny --plan 'sections: [{layers: 0-7, devices: 0-1}]' --lose 1:0;     expect_status 2; expect_error '--lose: not with --plan: its sections are of one mesh'
 }
 
 # With processes, as in one process; the device comes back by --elastic.
@@ -123,4 +169,4 @@ test_what_is_refused() {
     run $words --lose 2:1 --optimizer galore --rank 2;  expect_status 2; expect_error '--lose: not with --optimizer'
 }
 
-run_tests test_device_0 test_clock_rates_rise test_every_moment test_other_meshes test_processes_and_coming_back test_two_at_once test_what_is_refused
+run_tests test_device_0 test_clock_rates_rise test_every_moment test_other_meshes test_uneven_stages test_uneven_stages_go_on test_processes_and_coming_back test_two_at_once test_what_is_refused

@@ -11,7 +11,8 @@ words_of() { case ${mesh:-} in *--model*) ;; *) echo --model tiny ;; esac | echo
 numbers_of() {                                          # numbers_of JSON OUT
     awk '/"earlier_losses":/ { print; exit }' "$1" | grep -oE '[0-9]+\.[0-9]+'
     awk '/^\t"steps":/, /^\t\]/' "$1" | grep -oE '"loss":[[:space:]]*[0-9.]+' | grep -oE '[0-9]+\.[0-9]+'
-    grep -o 'fingerprint [0-9a-f]*' "$2"
+    # A kill in the middle of the report lets it be written again.
+    grep -o 'fingerprint [0-9a-f]*' "$2" | tail -n 1
 }
 
 # Processes of a job: devices, mpiexec, or MPICH's proxy between them.
@@ -107,6 +108,39 @@ test_killed_in_recovery() {
     expect_error 'device [0-2] .* died: Killed; the others were stopped; 1 kill had been survived \(--survive\)$'
 }
 
+# When all is said, nothing is done again.  Device 1 is held at its end, so that it is there to be killed; its witness is not,
+# which leads a process group of its own.
+test_killed_after_the_end() {
+    type cc >/dev/null 2>&1 || { echo 'skipped: there is no cc'; return; }
+    cat >hold.c <<'END'
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+static pid_t began;
+__attribute__((constructor)) static void begin(void) { began = getpid(); }
+static void hold(void)
+{
+    const char *const rank = getenv("PMI_RANK");
+    if (rank && strcmp(rank, "1") == 0 && getpid() == began) sleep(60);
+}
+__attribute__((destructor)) static void hold_at_exit(void) { hold(); }
+void _exit(int status)
+{
+    hold();
+    for (;;) syscall(SYS_exit_group, status);
+}
+END
+    cc -shared -fPIC -o hold.so hold.c || { echo 'skipped: cc makes no library'; return; }
+    make_whole
+    LD_PRELOAD=$PWD/hold.so start_job $(words_of) --survive 1 --json run.json
+    wait_for_line '^bits'; rest 200; kill_one device || complain 'device 1 was not held'
+    end_job; expect_status 0; expect_silent; expect_whole
+    expect_out '^survived a death after the run had ended: .* died: Killed'
+    [ "$(grep -c '^bits' "$place/out")" = 1 ] || complain 'the run has reported twice'
+}
+
 # At any moment from the start to the end, of a run that also saves and logs.
 test_killed_at_many_moments() {
     local kills=${KILLS:-2} n=0 span begun more='--save saved --save-every 4 --log log.jsonl' folder f
@@ -194,6 +228,7 @@ test_what_is_refused() {
     make_text
     run_under 3 $(words_of) --survive 1;                expect_status 2
     expect_error '--survive: another launcher has started this process, as mpiexec or srun do'
+    SLURM_STEP_NUM_TASKS=3 run $(words_of) --survive 1; expect_status 1; [ ! -s "$place/out" ] || complain 'it says something before it refuses'; expect_error 'srun started 3 processes that do not know of each other'
     ORRERY_ONE_PROCESS=1 run $(words_of) --survive 1;   expect_status 2; expect_error '--survive: ORRERY_ONE_PROCESS=1 has all devices'
     run $(words_of) --survive 1 --lose 2:1;             expect_status 2; expect_error '--survive: not with --lose'
     run $(words_of) --survive 1 --trace t.json;         expect_status 2; expect_error '--survive: not with --trace: a trace is lost'
@@ -202,7 +237,7 @@ test_what_is_refused() {
     expect_nothing
 }
 
-all=(test_a_device_is_killed test_mpiexec_and_its_proxy_are_killed test_killed_in_recovery test_killed_at_many_moments \
+all=(test_a_device_is_killed test_mpiexec_and_its_proxy_are_killed test_killed_in_recovery test_killed_after_the_end test_killed_at_many_moments \
     test_other_meshes test_how_long_it_takes test_a_killed_launcher test_a_small_shared_memory test_what_is_refused)
-[ "${FIRST:-no}" = no ] || all=("${all[0]}")                # faults: the first test alone
+[ -z "${ONLY:-}" ] || all=("test_$ONLY")                     # faults: one test alone
 run_tests "${all[@]}"

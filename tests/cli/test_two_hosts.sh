@@ -64,15 +64,25 @@ test_training_by_ssh() {
     unset BY_SSH
 }
 
+# Snapshots are in the memory of one machine.
+test_survive_is_of_one_host() {
+    allowed || return 0
+    make_text
+    on_hosts "HYDRA_HOST_FILE=\$HOSTS HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=\$RSH \$program train --model tiny --data $text --pp 2 --dp 2 --steps 2 --batch 4 --survive 1"
+    expect_status 1; expect_error '--survive: the memory of the process that has started the devices cannot be reached from here: all devices must be on one machine$'
+    on_hosts "\$mpiexec -launcher ssh -launcher-exec \$RSH -f \$HOSTS -n 4 \$program train --model tiny --data $text --pp 2 --dp 2 --steps 2 --batch 4 --survive 1"
+    expect_status 2; expect_error '--survive: another launcher has started this process, as mpiexec or srun do'
+}
+
 test_a_host_dies() {
     allowed || return 0
     make_text
     on_hosts "export HYDRA_HOST_FILE=\$HOSTS HYDRA_LAUNCHER=ssh HYDRA_LAUNCHER_EXEC=\$RSH
         \$program train --model tiny --data $text --dp 2 --tp 2 --steps 100000 --batch 4 --wait-limit 20 >progress & job=\$!
-        until grep -q 'step  ' progress; do sleep 0.1; done
+        until grep -qs 'step  ' progress; do sleep 0.1; done
         kill -9 \$(cat \$PLACE/beta)
         wait \$job"
     expect_status 1; expect_error 'nothing is heard any more of host beta, with its devices 2, 3; all devices were stopped'
 }
 
-run_tests test_training_across_hosts test_hosts_with_shared_processes test_training_by_ssh test_a_host_dies
+run_tests test_training_across_hosts test_hosts_with_shared_processes test_training_by_ssh test_survive_is_of_one_host test_a_host_dies

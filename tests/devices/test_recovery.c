@@ -159,6 +159,26 @@ static void test_pace(void **state)
     assert_int_equal(recovery_pace(&alone, PACE_SHARED, &r[0], NULL, &err), ERR_PLAN);
 }
 
+/* 8 GB from a drive of 2 GB/s, a memory of 40 GB/s, and a link of 25 GB/s and 3 us. */
+static void test_restoring(void **state)
+{
+    (void)state;
+    struct cluster cluster = { .levels = 1, .host = { .memory_rate = 40000, .drive_rate = 2000 } };
+    cluster.link[0] = (struct link){ .rate = 25000, .latency = 3000000 };
+    const struct recovery_state s = { 8000000000, 50 };
+    static const struct { picoseconds time; double lost; enum rebuild rebuild; } want[RESTORE_COUNT] = {
+        { INT64_C(4000000000000), 25, REBUILD_FULL }, { INT64_C(200000000000), 0.5, REBUILD_FULL },
+        { INT64_C(320003000000), 0.5, REBUILD_PARTIAL }, { INT64_C(320003000000), 0.5, REBUILD_IN_PLACE },
+    };
+    for (int way = 0; way < RESTORE_COUNT; way++) {
+        const struct restore_cost got = recovery_restore(&s, &cluster, (enum restore)way);
+        if (got.restoring != want[way].time || got.lost > want[way].lost || got.lost < want[way].lost)
+            fail_msg("way %d: %lld ps and %g steps, not %lld and %g", way, (long long)got.restoring, got.lost,
+                     (long long)want[way].time, want[way].lost);
+        assert_int_equal(recovery_rebuild_of((enum restore)way), want[way].rebuild);
+    }
+}
+
 static void test_slices(void **state)
 {
     (void)state;
@@ -185,7 +205,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_minimax_is_the_best_cut), cmocka_unit_test(test_what_cannot_be_cut),
         cmocka_unit_test(test_in_place_opens_what_is_missing), cmocka_unit_test(test_counted_by_hand),
-        cmocka_unit_test(test_pace), cmocka_unit_test(test_slices),
+        cmocka_unit_test(test_pace), cmocka_unit_test(test_restoring), cmocka_unit_test(test_slices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -78,13 +78,60 @@ static void test_lost_host(void **state)
     assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "");
 }
 
+/* What a run says last is for the launcher alone. */
+static void test_the_end_of_a_run(void **state)
+{
+    (void)state;
+    struct watch w = { .lost_rank = -1 };
+    tell(&w, "bits    weights\n");
+    assert_false(w.ended_well);
+    tell(&w, END_LINE "3\n");
+    assert_true(w.ended_well);
+    assert_int_equal(w.status, 3);
+}
+
+/* Devices of alpha are killed by their proxy, and say that messages to beta break off: that follows from the loss of
+ * beta.  If mpiexec reports a death, or a device has died of something else, that counts. */
+static void test_what_follows_from_a_lost_proxy(void **state)
+{
+    (void)state;
+    static const char failed[] = "[mpiexec@alpha] main (ui/mpich/mpiexec.c:325): process manager error waiting for "
+                                 "completion\n", killed[] = LOST_LINE "11 9 5.0 0 0\n",
+                      crashed[] = LOST_LINE "11 11 5.0 0 0\n", *const hosts[] = { "alpha", "alpha", "beta", "beta" },
+                      message[] = "orrery: device 1: allreduce: device 1 could not receive from device 3: Other\n",
+                      numbers[] = "orrery: device 1: loss is nan\n", frame[] = "==========\n= BAD TERMINATION\n=====\n";
+    static const struct { const char *line[4]; bool follows; } cases[] = {
+        { { failed, killed, NULL }, true },             { { killed, failed, NULL }, true },
+        { { message, failed, killed, NULL }, true },    { { message, killed, NULL }, true },
+        { { numbers, failed, killed, NULL }, false },   { { failed, crashed, NULL }, false },
+        { { killed, NULL }, false },                    { { frame, failed, killed, NULL }, false },
+        { { message, frame, killed, NULL }, false },
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct process room[4];
+        struct watch w = { .room = 4, .process = room, .lost_rank = -1 };
+        char line[80];
+        for (int rank = 0; rank < 4; rank++) {
+            snprintf(line, sizeof line, PROCESS_LINE "%d %d dp=%d\n", 11 + rank, rank, rank);
+            tell(&w, line);
+            snprintf(line, sizeof line, HOST_LINE "%d %s\n", rank, hosts[rank]);
+            tell(&w, line);
+        }
+        for (int k = 0; k < 4 && cases[i].line[k]; k++) tell(&w, cases[i].line[k]);
+        if (watch_lost_proxy(&w) != cases[i].follows)
+            fail_msg("case %zu, \"%.60s\" first: it %s from the loss of a proxy", i, cases[i].line[0],
+                     cases[i].follows ? "must follow" : "does not follow");
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_earliest_death_counts),
         cmocka_unit_test(test_an_abort_is_not_blamed_on_whom_it_ended),
         cmocka_unit_test(test_an_abort_is_blamed_on_the_death_before),
-        cmocka_unit_test(test_lost_host),
+        cmocka_unit_test(test_lost_host), cmocka_unit_test(test_what_follows_from_a_lost_proxy),
+        cmocka_unit_test(test_the_end_of_a_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,17 @@
  * bench.c calls bench_recovery_topic().  Errors: ERR_USAGE of the words, ERR_PLAN, ERR_MEMORY. */
 #include "emulated_devices/bench/recovery.h"
 #include "emulated_devices/cli/bench/bench.h"
+#include "ref/io/figures.h"
 #include "ref/io/table.h"
 #include "ref/io/terminal.h"
 #include <stdio.h>
 
-struct recovery_asked { int size[RECOVERY_AXES], lost, layers, micros, raise; double connect; };
+struct recovery_asked {
+    int size[RECOVERY_AXES], lost, layers, micros, raise;
+    double connect, step;               /* milliseconds */
+    struct recovery_state state;
+    struct cluster cluster;
+};
 
 static const char *const rebuild_names[] = {
 #define X(rebuild, name) name,
@@ -69,6 +75,38 @@ static enum error_code print_pace(const struct recovery_asked *asked, struct err
     return OK;
 }
 
+static const char *const restore_names[] = {
+#define X(restore, name, rebuild) name,
+    RESTORES(X)
+#undef X
+};
+
+/* All parts of a recovery: groups, the state, and the steps that are done again. */
+static enum error_code print_restoring(const struct recovery_asked *asked, struct error *err)
+{
+    struct table t = table_start("restoring", 1, "way\tgroups ms\trestoring ms\tlost steps\tdone again ms\tin all ms");
+    enum error_code e = OK;
+    for (int way = 0; way < RESTORE_COUNT && !e; way++) {
+        const struct restore_cost cost = recovery_restore(&asked->state, &asked->cluster, (enum restore)way);
+        struct rebuild_count count = { 0 };
+        e = recovery_rebuild(asked->size, asked->lost, recovery_rebuild_of((enum restore)way), &count, err);
+        const double groups = (double)count.busiest * asked->connect, restoring = (double)cost.restoring / 1e9,
+                     again = cost.lost * asked->step;
+        if (!e)
+            table_row(&t, "%s\t%.3f\t%.3f\t%g\t%.3f\t%.3f", restore_names[way], groups, restoring, cost.lost, again,
+                      groups + restoring + again);
+    }
+    if (e) {
+        table_drop(&t);
+        return e;
+    }
+    say(stdout, 0, "\nRestoring: %s of state a device, a step of %s (assumed: --state, --step), checkpoints every %d "
+        "steps, on cluster %s\n", size_format(asked->state.bytes).text, time_format(asked->step / 1e3).text,
+        asked->state.every, asked->cluster.name);
+    table_end(&t);
+    return OK;
+}
+
 static enum error_code print_slices(const struct recovery_asked *asked, struct error *err)
 {
     struct table t = table_start("slices", 1, "dp\tmoved, contiguous\tmoved, interleaved\tbusiest link, contiguous\t"
@@ -98,7 +136,8 @@ static enum error_code print_slices(const struct recovery_asked *asked, struct e
 enum error_code bench_recovery_topic(int argc, char **argv, int *status, struct error *err)
 {
     struct recovery_asked o = { .size = { 4, 4, 6 }, .lost = 37, .layers = 48, .micros = 24, .raise = 10,
-                                .connect = 10 };
+                                .connect = 10, .step = 5000, .state = { 10000000000, 100 } };
+    const char *word = BENCH_CLUSTER;
     bool help;
     (void)status;
     const struct option table[] = {
@@ -112,11 +151,17 @@ enum error_code bench_recovery_topic(int argc, char **argv, int *status, struct 
           .help = "by which the clock rate of a slow stage can rise" },
         { "--connect", "MS", OPTION_DOUBLE, &o.connect, .min = 1e-6, .max = 1e6,
           .help = "milliseconds that a device takes to open a connection" },
+        { "--state", "SIZE", OPTION_SIZE, &o.state.bytes, .min = 1, .max = 1e15, .help = "bytes of a device's state" },
+        { "--step", "MS", OPTION_DOUBLE, &o.step, .min = 1e-6, .max = 1e9, .help = "milliseconds of a step" },
+        { "--every", "N", OPTION_INT, &o.state.every, .min = 1, .max = 1000000,
+          .help = "steps between two checkpoints" },
+        CLUSTER_OPTION(word, "whose drives, hosts and outermost link bring the state"),
         { 0 }
     };
     enum error_code e = parse_command("bench recovery", "[options]",
                                       "What a lost device costs: groups that are built anew, built in part, or edited\n"
-                                      "in place; steps on the devices that are left; layers that move among them.\n"
+                                      "in place; where the state comes from, and which steps are done again; steps on\n"
+                                      "the devices that are left; layers that move among them.\n"
                                       "docs/using/jobs.md says what is counted.",
                                       argc - 3, argv + 3, table, &help, err);
     if (e || help) return e;
@@ -128,7 +173,9 @@ enum error_code bench_recovery_topic(int argc, char **argv, int *status, struct 
     if (o.layers < 2 * o.size[2])
         return fail(err, ERR_USAGE, "--layers %d: each of %d stages needs two, for one of them moves", o.layers,
                     o.size[2]);
-    e = print_groups(&o, err);
+    e = cluster_find(&o.cluster, word, err);
+    if (!e) e = print_groups(&o, err);
+    if (!e) e = print_restoring(&o, err);
     if (!e) e = print_pace(&o, err);
     return e ? e : print_slices(&o, err);
 }

@@ -3,7 +3,10 @@
 #include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/cli/train/mesh_words.h"
 #include "emulated_devices/model/checkpoint/sharded/manifest.h"
+#include "emulated_devices/plan/sections_file.h"
 #include "emulated_devices/run/elastic/elastic.h"
+#include "emulated_devices/run/elastic/uneven.h"
+#include "ref/io/options.h"
 #include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +15,7 @@
 enum { FILE_LIMIT = 1 << 20 };
 
 /* The words of a run with another mesh; they live as long as its options. */
-struct other_words { struct mesh_text mesh; char **word; int count; };
+struct other_words { struct mesh_text mesh; char **word; int count; char micro[24]; };
 
 /* This is owned by the run's options, which have a pointer to its first member. */
 struct elastic_words { struct elastic elastic; struct other_words *of; };
@@ -50,7 +53,6 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
         { o->infers, "orrery infer", "there is no state that moves" },
         { o->dry_run, "--dry-run", "a dry run has one mesh; plan each mesh by itself" },
         { o->plan.batches, "--batches", "its file says the microbatches of one mesh" },
-        { o->plan.sections, "--plan", "its sections are of one mesh" },
         { o->slots, "--slots", "its places are of one mesh" },
         { o->log, "--log", "a log is of one mesh; --json has the losses of all" },
         { o->tensorboard, "--tensorboard", "its file is of one mesh" },
@@ -105,13 +107,17 @@ static bool elastic_is_flag(const char *word, const char *flag)
 }
 
 /* Whether a word of the command line gives way: an axis, for a line says the whole mesh, or what the line says itself;
- * the file of --elastic. */
+ * the file of --elastic.  Sections say the layers of each stage, too. */
 static bool gives_way(const char *word, const struct mesh_text *mesh)
 {
     static const char *const axes[] = { "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--elastic", "--lose",
         "--raise" };
+    static const char *const of_stages[] = { "--placement", "--stage-layers" };
+    const bool sections = mesh->count > 0 && strcmp(mesh->word[0], "--plan") == 0;
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         if (elastic_is_flag(word, axes[i])) return true;
+    for (size_t i = 0; sections && i < sizeof of_stages / sizeof *of_stages; i++)
+        if (elastic_is_flag(word, of_stages[i])) return true;
     for (int i = 0; i < mesh->count; i++)
         if (strncmp(mesh->word[i], "--", 2) == 0 && strcspn(mesh->word[i], "=") == strcspn(word, "=")
             && strncmp(mesh->word[i], word, strcspn(word, "=")) == 0) return true;
@@ -263,7 +269,43 @@ static bool choose_process(int *to, int wanted, const struct plan *before, const
     return count == wanted;
 }
 
-/* Parse the run once more with the same mesh, or with one that is smaller on an axis. */
+/* Sections are said in one word.  They have the microbatches of a copy before. */
+static enum error_code say_sections(struct other_words *other, const struct train_options *options,
+                                    const struct plan *plan, struct error *err)
+{
+    static char plan_flag[] = "--plan", micro_flag[] = "--micro";
+    struct mesh_text *const mesh = &other->mesh;
+    if (strlen(sections_words(plan, mesh->text, sizeof mesh->text)) + 1 == sizeof mesh->text)
+        return fail(err, ERR_PLAN, "the sections of %d stages are too many words", plan->sections->count);
+    mesh->word[mesh->count++] = plan_flag, mesh->word[mesh->count++] = mesh->text;
+    if (options_given(options->words.argc, options->words.argv, "--micro")
+        || options_given(options->words.argc, options->words.argv, "--micro-tokens")) return OK;
+    snprintf(other->micro, sizeof other->micro, "%d", plan->micros);
+    mesh->word[mesh->count++] = micro_flag, mesh->word[mesh->count++] = other->micro;
+    return OK;
+}
+
+/* Parse the run once more with the mesh of a plan. */
+static enum error_code parse_mesh(struct elastic_change *change, struct other_words *other,
+                                  const struct train_options *options, const struct run_kind *kind,
+                                  const struct plan *plan, struct error *err)
+{
+    *other = (struct other_words){ 0 };
+    if (plan->mesh.devices == 1 && plan->sections == NULL) snprintf(change->words, sizeof change->words, "--dp 1");
+    else mesh_words(plan, change->words, sizeof change->words);
+    enum error_code e = plan->sections ? say_sections(other, options, plan, err)
+                                       : mesh_text_read(&other->mesh, change->words, "--lose", err);
+    if (!e) e = make_words(other, options, err);
+    change->options = e ? NULL : calloc(1, sizeof *change->options);
+    if (!e && change->options == NULL) e = fail(err, ERR_MEMORY, "no memory for another mesh");
+    if (!e) e = train_parse(change->options, kind, other->count, other->word, err);
+    if (!e) return OK;
+    free(change->options), free(other->word);
+    change->options = NULL, other->word = NULL;
+    return e;
+}
+
+/* This tries the same mesh, or one that is smaller on an axis. */
 static enum error_code try_mesh(struct elastic_change *change, struct other_words *other,
                                 const struct train_options *options, const struct run_kind *kind,
                                 const struct plan *before, int axis, struct error *err)
@@ -273,17 +315,24 @@ static enum error_code try_mesh(struct elastic_change *change, struct other_word
         smaller.mesh.size[axis] -= change->loss.devices.count;
         smaller.mesh.devices = smaller.mesh.devices / before->mesh.size[axis] * smaller.mesh.size[axis];
     }
-    if (smaller.mesh.devices == 1) snprintf(change->words, sizeof change->words, "--dp 1");
-    else mesh_words(&smaller, change->words, sizeof change->words);
-    *other = (struct other_words){ 0 };
-    enum error_code e = mesh_text_read(&other->mesh, change->words, "--lose", err);
-    if (!e) e = make_words(other, options, err);
-    change->options = e ? NULL : calloc(1, sizeof *change->options);
-    if (!e && change->options == NULL) e = fail(err, ERR_MEMORY, "no memory for another mesh");
-    if (!e) e = train_parse(change->options, kind, other->count, other->word, err);
-    if (!e) return OK;
-    free(change->options), free(other->word);
-    change->options = NULL, other->word = NULL;
+    return parse_mesh(change, other, options, kind, &smaller, err);
+}
+
+/* This tries stages with different numbers of copies.  A device without a part is spare; device 0 is none. */
+static enum error_code try_uneven(struct elastic_change *change, struct other_words *other,
+                                  const struct train_options *options, const struct run_kind *kind,
+                                  const struct plan *before, const int *process, const struct losses *all_gone,
+                                  struct error *err)
+{
+    struct uneven uneven;
+    struct plan next = *before;
+    enum error_code e = uneven_open(&uneven, before, process, all_gone, err);
+    if (e) return e;
+    next.sections = &uneven.sections;
+    e = parse_mesh(change, other, options, kind, &next, err);
+    for (int r = 0; r < uneven.devices && !e; r++) change->process[r] = uneven.process[r];
+    if (!e && rank_before(change->process, uneven.devices, 0) < 0 && !losses_has(all_gone, 0)) change->process[0] = 0;
+    uneven_close(&uneven);
     return e;
 }
 
@@ -323,7 +372,9 @@ static enum error_code add_losses(struct train_options *options, const struct ru
         bool found = choose_process(change->process, before->mesh.devices, before, process, started,
                                     &change->loss.devices, &all_gone, AXIS_COUNT)
             && !try_mesh(change, &all->of[elastic->count], options, kind, before, AXIS_COUNT, err);
-        for (size_t a = 0; a < sizeof order / sizeof *order && !found; a++) {
+        if (!found)
+            found = !try_uneven(change, &all->of[elastic->count], options, kind, before, process, &all_gone, err);
+        for (size_t a = 0; a < sizeof order / sizeof *order && !found && before->sections == NULL; a++) {
             const int size = before->mesh.size[order[a]] - change->loss.devices.count;
             if (size < 1) continue;
             found = choose_process(change->process, before->mesh.devices / before->mesh.size[order[a]] * size, before,
@@ -370,6 +421,9 @@ enum error_code elastic_read(struct train_options *options, const struct run_kin
     if (options->raise && options->lose == NULL)
         return fail(err, ERR_USAGE, "--raise %d: is for the devices that are left after --lose", options->raise);
     if (options->elastic_file == NULL && options->lose == NULL) return OK;
+    if (options->plan.sections)
+        return fail(err, ERR_USAGE, "%s: not with --plan: its sections are of one mesh",
+                    options->elastic_file ? "--elastic" : "--lose");
     enum error_code e = refuse(options, err);
     if (!e && options->lose) e = lose_read(&lost, options, err);
     if (!e && options->elastic_file)

@@ -1,4 +1,5 @@
-/* survive_words.c -- refuses what a run that survives kills cannot have.  train.c calls.  Errors: ERR_USAGE. */
+/* survive_words.c -- refuses what a run that survives kills cannot have.  train.c calls.  Errors: ERR_USAGE,
+ * and ERR_COMM if this process cannot start devices. */
 #include "emulated_devices/cli/train/survive_words.h"
 #include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/launch/launch.h"
@@ -15,7 +16,7 @@ static enum error_code check_launcher(struct error *err)
     if (!under_launcher() && one_process())
         return fail(err, ERR_USAGE, "--survive: ORRERY_ONE_PROCESS=1 has all devices in this process: if it is killed, "
                     "nobody starts them again");
-    return OK;
+    return under_launcher() ? OK : launch_check(err);
 }
 
 enum error_code survive_check(const struct train_options *o, struct error *err)

@@ -41,7 +41,7 @@ void elastic_json(cJSON *root, const struct train_options *options)
 {
     const struct elastic *const run = options->elastic;
     const int64_t first = options->resume ? options->saved.step : 0;
-    char mesh[256];
+    char mesh[MESH_WORDS_LINE];
     if (run == NULL) return;
     cJSON *const o = cJSON_AddObjectToObject(root, "elastic"), *const changes = cJSON_AddArrayToObject(o, "changes");
     for (int i = 0; i < run->count; i++) {
@@ -234,7 +234,7 @@ static double elastic_seconds(picoseconds time) { return (double)time / PICOSECO
 static void say_lost(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
 {
     const struct loss *const l = &change->loss;
-    char old[256], new[256], names[80] = "";
+    char old[MESH_WORDS_LINE], new[MESH_WORDS_LINE], names[80] = "";
     for (int i = 0; i < l->devices.count; i++)
         snprintf(names + strlen(names), sizeof names - strlen(names), "%s%d", i ? ", " : "", l->devices.device[i]);
     say(out, 8, "lost    device%s %s in step %lld, %s: %s of the step are lost; noticed %s later, agreed on in %s",
@@ -252,7 +252,7 @@ static void say_lost(FILE *out, const struct elastic_change *change, int64_t ste
 
 static void say_moved(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
 {
-    char old[256], new[256];
+    char old[MESH_WORDS_LINE], new[MESH_WORDS_LINE];
     if (change->loss.devices.count > 0) {
         say_lost(out, change, step + 1, before);
         return;

@@ -1,6 +1,7 @@
 /* raising.c -- which devices of a plan have the most work, and how much faster they compute.  elastic.c calls.  Errors:
  * ERR_MEMORY, and those of the schedule. */
 #include "emulated_devices/run/elastic/raising.h"
+#include "emulated_devices/plan/sections.h"
 
 enum { USUAL = 100 };                   /* percent */
 
@@ -14,12 +15,15 @@ static int64_t layers_of_place(const struct plan *plan, const struct schedule *s
     return layers;
 }
 
+/* A section has the layers of its stage. */
 static int64_t work_of(const struct plan *plan, const struct schedule *schedule, int rank)
 {
+    const struct plan *const own = plan_of_device(plan, rank);
     int64_t sequences = 0;
     for (int m = 0; m < plan->micros; m++)
-        sequences += plan_microbatch(plan, mesh_coordinate(&plan->mesh, rank, DP), m).count;
-    return sequences * layers_of_place(plan, schedule, mesh_coordinate(&plan->mesh, rank, PP));
+        sequences += plan_microbatch(own, mesh_coordinate(&own->mesh, rank, DP), m).count;
+    return sequences * (plan->sections ? own->layers.count
+                        : layers_of_place(plan, schedule, mesh_coordinate(&plan->mesh, rank, PP)));
 }
 
 enum error_code raising_percents(const struct plan *plan, int most, int *percent, struct error *err)

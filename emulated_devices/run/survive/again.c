@@ -38,13 +38,24 @@ static bool begin_again(void *context, const struct job_death *death)
 {
     struct snapshot_memory *const memory = context;
     struct snapshot_front *const front = memory->front;
-    if (front->kills == front->most) return false;
+    front->ended = death->ended, front->status = death->status;
+    if (front->ended || front->kills == front->most) return false;
     struct survived_kill *const k = &front->kill[front->kills++];
     *k = (struct survived_kill){ .died = death->when, .ended = measure_now() };
     snprintf(k->cause, sizeof k->cause, "%.*s", (int)strcspn(death->what, ";"), death->what);
     k->from = front->from = snapshot_memory_latest(memory);
     snapshot_memory_keep(memory, front->from);
     return true;
+}
+
+/* A process has died when the run had nothing more to do.  @return OK: its results are those of any run. */
+static enum error_code say_late_death(const struct train_options *options, const struct snapshot_front *front,
+                                      int *status, const struct error *err)
+{
+    say(run_stream(options), 8, "survived a death after the run had ended: %.*s", (int)strcspn(err->text, ";"),
+        err->text);
+    *status = front->status;
+    return OK;
 }
 
 enum error_code surviving_launch(const struct train_options *options, int argc, char **argv, int *status,
@@ -62,7 +73,8 @@ enum error_code surviving_launch(const struct train_options *options, int argc, 
         say_size(options, &memory);
         e = launch_devices_again(devices, argc, argv, begin_again, &memory, status, err);
         const int kills = memory.front->kills;
-        if (e == ERR_COMM && kills > 0) {
+        if (e == ERR_COMM && memory.front->ended) e = say_late_death(options, memory.front, status, err);
+        else if (e == ERR_COMM && kills > 0) {
             const size_t used = strlen(err->text);
             snprintf(err->text + used, sizeof err->text - used, "; %d kill%s had been survived (--survive)", kills,
                      plural(kills));

@@ -40,6 +40,7 @@ struct snapshot_front {
     int64_t first, steps;               /* steps done before the run; steps of the run */
     int64_t from;                       /* steps done in the snapshots that devices begin with; -1: as any run does */
     struct survived_kill kill[KILLS_MOST];
+    int32_t ended, status;              /* the launcher's: the run had ended before the last kill; its exit status */
 };
 
 struct snapshot_slot {

@@ -2,6 +2,7 @@
  * step, and comes from there after a kill.
  * session_start.c, session.c and report_json.c call.  Every error is agreed on by all devices. */
 #include "emulated_devices/run/survive/surviving.h"
+#include "emulated_devices/launch/launch.h"
 #include "emulated_devices/run/elastic/phase.h"
 #include "emulated_devices/run/session.h"
 #include "ref/io/figures.h"
@@ -195,6 +196,7 @@ enum error_code surviving_run(struct comm *comm, const struct train_options *opt
         surviving.tells = surviving.memory.front->kills > 0;
         if (surviving.tells && comm->rank == 0) last_kill(&surviving)->began = measure_now();
         e = session_on_device(comm, &rest, data, overridden, &phase, status, err);
+        if (!e && comm->rank == 0) announce_end(*status);
     }
     carried_free(&comes);
     if (joined) snapshot_memory_close(&surviving.memory);

@@ -1,4 +1,4 @@
-/* take_sections.c -- gives a run's plan the sections of the file of --plan.
+/* take_sections.c -- gives a run's plan the sections of --plan, a file or its text.
  * take.c calls train_take_sections() when all that the sections share is known.  Errors: ERR_FILE, ERR_FORMAT naming
  * file, line and key, ERR_USAGE for flags that the file replaces. */
 #include "emulated_devices/plan/sections_file.h"
@@ -14,7 +14,7 @@ static enum error_code refuse_flags(const struct train_words *words, struct erro
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
         if (options_given(words->argc, words->argv, flags[i]))
             return fail(err, ERR_USAGE, "%s: the sections of --plan %s have devices of their own", flags[i],
-                        printable_path(words->plan).text);
+                        sections_are_text(words->plan) ? "its text" : printable_path(words->plan).text);
     return OK;
 }
 
@@ -23,6 +23,8 @@ enum error_code train_take_sections(struct train_options *options, const struct 
     enum error_code e = refuse_flags(words, err);
     if (e) return e;
     e = sections_read(&options->sections, &options->plan, words->plan, &options->plan_file, err);
+    /* A wrong text is a wrong word. */
+    if (e == ERR_FORMAT && sections_are_text(words->plan)) e = err->code = ERR_USAGE;
     options->plan.sections = e ? NULL : &options->sections;
     return fail_about(err, e, "--plan");
 }

@@ -249,7 +249,7 @@ static void chain_judge(const struct job_chain *chain, const struct chain_state 
 
 static void add_mesh_text(struct elastic_outcome *outcome, const struct plan *plan)
 {
-    char mesh[256];
+    char mesh[MESH_WORDS_LINE];
     const size_t used = strlen(outcome->text);
     snprintf(outcome->text + used, sizeof outcome->text - used, "; %s %s", mesh_words(plan, mesh, sizeof mesh),
              plan->data.scheme);

@@ -22,8 +22,8 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { "--etp", "N", OPTION_INT, &options->plan.etp, .min = 1, .max = MESH_MOST_LISTED,
           .help = "each expert is cut into N parts, over the devices of a stage, as with --ep" },
         { "--plan", "FILE", OPTION_STRING, &words->plan,
-          .help = "instead of one mesh: runs of layers, each with devices, a mesh and schemes of its own "
-                  "(docs/plans/sections.md)" },
+          .help = "instead of one mesh: runs of layers, each with devices, a mesh and schemes of its own, of a "
+                  "file or as its text (docs/plans/sections.md)" },
         { "--slots", "AXES|LIST", OPTION_STRING, &words->slots,
           .help = "where devices are in the machine: axes, the one whose neighbours are nearest first, such as "
                   "dp,tp,pp; or the places of devices 0, 1, .., such as 4-7,0-3; default: tp,ep,cp,dp,pp, device n "

@@ -1,6 +1,7 @@
 /* manifest.c -- makes, writes, reads and checks the manifest of a sharded checkpoint.
  * sharded_write.c, shards.c and reshard.c call.  A file that lies is ERR_FORMAT with the tensor's name. */
 #include "emulated_devices/model/checkpoint/sharded/manifest.h"
+#include "emulated_devices/plan/sections_file.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include <stdio.h>
@@ -22,6 +23,11 @@ const char *shard_name(const struct shard_tensor *tensor, const struct box *box,
 const char *mesh_words(const struct plan *plan, char *text, size_t size)
 {
     size_t used = 0;
+    if (plan->sections) {
+        char words[MESH_WORDS_LINE];
+        snprintf(text, size, "--plan \"%s\"", sections_words(plan, words, sizeof words));
+        return text;
+    }
     for (int a = 0; a < AXIS_COUNT && used < size; a++)
         if (plan->mesh.size[a] > 1)
             used += (size_t)snprintf(text + used, size - used, "%s--%s %d", used ? " " : "", axis_name(a),

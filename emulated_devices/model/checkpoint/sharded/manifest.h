@@ -17,7 +17,7 @@
 #include "emulated_devices/model/collection/collection.h"
 #include "ref/io/bundle.h"
 
-enum { SHARD_NAME = 64, SHARD_TENSOR = TENSOR_NAME + 4 * 48 };
+enum { SHARD_NAME = 64, SHARD_TENSOR = TENSOR_NAME + 4 * 48, MESH_WORDS_LINE = 1000 };
 
 struct shard_file { char name[SHARD_NAME]; int64_t bytes; struct sha256_text sum; };
 struct shard_box { int file; struct box box; };
@@ -32,7 +32,7 @@ struct shard_tensor {
 };
 
 struct manifest {
-    char mesh[256];                     /* words of the mesh that wrote it */
+    char mesh[MESH_WORDS_LINE];         /* words of the mesh that wrote it */
     int files, tensors;                 /* entries of the two lists */
     struct shard_file *file;            /* [files] one of each device, in order */
     struct shard_tensor *tensor;        /* [tensors] as in the collection */
@@ -59,7 +59,8 @@ const struct shard_tensor *manifest_find(const struct manifest *, const char *na
 /** The name of a box in its device's file.  @return text. */
 const char *shard_name(const struct shard_tensor *, const struct box *, char text[SHARD_TENSOR]);
 
-/** The words of a plan's mesh, such as "--dp 2 --tp 2"; "one device".  @return text. */
+/** The words of a plan's mesh, such as "--dp 2 --tp 2"; of sections --plan and their text; "one device".
+ *  @return text. */
 const char *mesh_words(const struct plan *, char *text, size_t size);
 
 #endif
