@@ -133,7 +133,6 @@ static void take(struct plan *p, enum feature f)
         p->model.mixture.balance.over = OVER_MICROBATCH;
         break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
-    case HAS_encoders: p->encoders.kinds = 1; break;
     case HAS_tiles: p->data.tiles = 3; break;
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;

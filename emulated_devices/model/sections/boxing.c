@@ -113,12 +113,17 @@ static int by_distance(const void *a, const void *b)
     return (x->distance > y->distance) - (x->distance < y->distance);
 }
 
-/* From the first to the last element of an ascending list. */
+/* From the first to the last element of a list in any order: planned and shuffled rows do not ascend. */
 static struct interval span(const struct intervals *list)
 {
-    const struct interval none = { 0, 0 };
-    if (list->count == 0) return none;
-    return (struct interval){ list->at[0].first, interval_end(list->at[list->count - 1]) - list->at[0].first };
+    struct interval all = { 0, 0 };
+    for (int i = 0; i < list->count; i++) {
+        const int64_t first = i == 0 || list->at[i].first < all.first ? list->at[i].first : all.first,
+            end = i == 0 || interval_end(list->at[i]) > interval_end(all) ? interval_end(list->at[i])
+                : interval_end(all);
+        all = (struct interval){ first, end - first };
+    }
+    return all;
 }
 
 /* Whether two parts may have elements in common. */
