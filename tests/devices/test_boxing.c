@@ -92,7 +92,7 @@ static void test_drawn(void **state)
         for (int draw = 0; draw < 8; draw++) {
             struct plan plan;
             struct sections sections;
-            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, &err), OK);
+            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, SUMS_ROUND, &err), OK);
             for (int s = 1; s < sections.count; s++) {
                 const struct plan *const before = &sections.at[s - 1], *const after = &sections.at[s];
                 check_boundary(before, after, devices, plan.micros - 1, false);

@@ -105,14 +105,17 @@ static void draw_mixture(struct drawing *drawing, struct plan *plan)
                                                          choices[draw_below(drawing, 3)] };
 }
 
-static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
+static void draw_model(struct drawing *drawing, struct plan *plan, int layers, enum exact_rule exact)
 {
+    static const enum dtype stored[] = { F32, F32, BF16, F16 };
     int models = 0;
     while (case_model_at(models)) models++;
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
     case_model_at(draw_below(drawing, models))->take(plan);
     if (plan->model.mlp == MLP_MIXTURE) draw_mixture(drawing, plan);
+    if (exact) plan->dtype = stored[draw_below(drawing, 4)], plan->model.exact = exact;
+    if (dtype_is_scaled(plan->dtype)) plan->loss_scale = 1024;
 }
 
 /* Where weights, gradients and state are, and how they travel: mostly as usual. */
@@ -177,7 +180,7 @@ static enum error_code draw_batch(struct drawing *drawing, struct plan *plan, st
 }
 
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
-                                 struct error *err)
+                                 enum exact_rule exact, struct error *err)
 {
     static const char *const schedule[] = { "1f1b", "gpipe", "zb-h1" };
     int device_end[MOST_DRAWN_STAGES], layer_end[MOST_DRAWN_SECTIONS], stage_of[MOST_DRAWN_SECTIONS], count = 0;
@@ -186,7 +189,7 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
     for (int s = 0; s < stages; s++)
         for (int n = 1 + draw_below(drawing, 2); n > 0; n--) stage_of[count++] = s;
     const int layers = count + draw_below(drawing, 3);
-    draw_model(drawing, plan, layers);
+    draw_model(drawing, plan, layers, exact);
     draw_storage(drawing, plan);
     plan->micros = 1 + draw_below(drawing, MOST_DRAWN_MICROS);
     plan->schedule = draw_word(drawing, schedule, 3);
@@ -204,12 +207,12 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
 }
 
 enum error_code case_draw_sections(struct plan *plan, struct sections *sections, int devices, int draw,
-                                   struct error *err)
+                                   enum exact_rule exact, struct error *err)
 {
     enum error_code e = OK;
     for (int try = 0; try < SECTIONED_TRIES; try++) {
         struct drawing drawing = { (uint64_t)draw * SECTIONED_TRIES + (uint64_t)try, (uint64_t)devices * 1000 };
-        e = draw_plan(&drawing, plan, sections, devices, err);
+        e = draw_plan(&drawing, plan, sections, devices, exact, err);
         if (e) return e;
         e = plan_check(plan, err);
         if (e != ERR_PLAN) break;

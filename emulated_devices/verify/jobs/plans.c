@@ -39,7 +39,7 @@ static enum error_code plans_run(struct job *job, int draw, struct error *err)
     struct plan plan;
     struct sections sections;
     struct outcome outcome;
-    enum error_code e = case_draw_sections(&plan, &sections, job->world->size, draw, err);
+    enum error_code e = case_draw_sections(&plan, &sections, job->world->size, draw, job->exact, err);
     if (e) return e;
     e = case_run(&plan, &outcome, err);
     if (!e && job->speaks) plans_record(job, draw, &plan, &outcome);
