@@ -87,7 +87,9 @@ static const struct stage_operations stage_operations = {
 
 void trainer_begin_sums(struct trainer *trainer)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) stage_begin_sums(&trainer->stage[c]);
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int c = 0; c < part->stages_open; c++) stage_begin_sums(&part->stage[c]);
 }
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)

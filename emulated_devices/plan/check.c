@@ -411,8 +411,8 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     if (!e) e = check_level_algorithm(plan, ALLGATHER, "--allgather", data_allgather(&plan->data), err);
     if (!e) e = check_level_algorithm(plan, ALLREDUCE, "--allreduce", plan->allreduce, err);
     if (!e) e = tensor_check(tensor, &plan->model, plan->mesh.size[TP], err);
-    if (!e) e = plan_check_encoders(plan, err);
     if (!e) e = check_attention(plan, &shards, err);
+    if (!e) e = plan_check_encoders(plan, err);
     if (!e) e = check_tiles(plan, err);
     if (!e) e = check_allreduce(plan, tensor, err);
     if (!e) e = recompute_check(plan->recompute, plan->model.L, err);

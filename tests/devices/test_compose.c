@@ -294,6 +294,19 @@ static void test_a_refusal_names_both_flags(void **state)
     assert_non_null(strstr(err.text, "; use --tensor 1d, 1d-sp or 1d-sp-keep"));
 }
 
+/* What the command line cannot say, a plan made by hand can: a bucket of nothing is refused, not waited for. */
+static void test_a_bucket_has_bytes(void **state)
+{
+    struct error err;
+    struct plan p = case_plan(2, 1, 1);
+    (void)state;
+    p.data.bucket = 0;
+    assert_int_equal(plan_check(&p, &err), ERR_PLAN);
+    assert_string_equal(err.text, "--bucket 0: a bucket has at least 1 byte; 25M is usual");
+    p.data.bucket = 1;
+    assert_int_equal(plan_check(&p, &err), OK);
+}
+
 int main(void)
 {
     add_rounding();
@@ -301,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_each_row_refuses_a_plan_that_no_other_row_refuses),
         cmocka_unit_test(test_no_pair_is_there_twice),
         cmocka_unit_test(test_a_refusal_names_both_flags),
+        cmocka_unit_test(test_a_bucket_has_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

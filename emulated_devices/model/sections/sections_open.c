@@ -72,7 +72,8 @@ static enum error_code make_crossing(struct boxing *boxing, enum crossing crossi
 static enum error_code open_crossing(struct boundary *boundary, enum crossing crossing, const struct trainer *trainer,
                                      int section, struct error *err)
 {
-    const struct plan *const before = &trainer->section[section - 1].plan, *const after = &trainer->section[section].plan;
+    const struct plan *const before = &trainer->section[section - 1].plan,
+        *const after = &trainer->section[section].plan;
     const bool back = crosses_back(crossing);
     const int rank = trainer->comm->rank, M = trainer->plan.micros;
     enum error_code e = OK;
@@ -114,7 +115,8 @@ static enum error_code find_likes(struct boundary *boundary, const struct plan *
 static enum error_code open_boundary(struct boundary *boundary, const struct trainer *trainer, int section,
                                      struct error *err)
 {
-    const struct plan *const before = &trainer->section[section - 1].plan, *const after = &trainer->section[section].plan;
+    const struct plan *const before = &trainer->section[section - 1].plan,
+        *const after = &trainer->section[section].plan;
     const bool sums = balance_joins_layers(&trainer->plan);
     if (!mesh_has(&before->mesh, trainer->comm->rank) && !mesh_has(&after->mesh, trainer->comm->rank)) return OK;
     enum error_code e = find_likes(boundary, before, after, err);

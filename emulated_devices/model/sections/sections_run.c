@@ -207,7 +207,7 @@ static enum error_code sections_passes(struct trainer *trainer, double *loss, st
     const int count = trainer->plan.sections->count;
     for (int i = 0; i < count; i++)
         if (trainer_takes_part(&trainer->section[i]))
-            trainer->section[i].stage->loss = 0, stage_begin_sums(trainer->section[i].stage);
+            trainer->section[i].stage->loss = 0;
     const enum error_code e = sections_pass(trainer, err);
     *loss = 0;
     for (int i = 0; i < count; i++)
@@ -233,7 +233,7 @@ static enum error_code sections_losses(struct trainer *trainer, struct step_resu
     if (!e) e = result_reduce(trainer, sums, 2, SUM, err);
     for (int side = 0; side < 2; side++) out->side[side] = sums[side] / counted;
     out->loss = (out->side[0] + out->side[1]) / 2, out->slope = mezo_slope(out->side, eps), out->loss_scale = 1;
-    return e;
+    return e ? e : trainer_share_lost(trainer, fmax(sums[0], sums[1]), out, err);
 }
 
 /* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
@@ -307,6 +307,7 @@ enum error_code sections_gradients(struct trainer *trainer, struct step_result *
     for (int i = 0; i < trainer->plan.sections->count; i++)
         if (trainer_takes_part(&trainer->section[i])) routers_lend(trainer, &trainer->section[i]);
     trainer->updated = 0;
+    trainer_begin_sums(trainer);
     if (!e) e = draws(trainer) ? sections_losses(trainer, out, err) : sections_reduced_passes(trainer, &loss, err);
     if (!e && !draws(trainer)) e = sections_share(trainer, loss, out, err);
     if (e) comm_give_up(trainer->comm, err);

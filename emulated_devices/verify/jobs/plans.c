@@ -52,7 +52,8 @@ enum error_code verify_plans(struct job *job, struct error *err)
     enum error_code e = OK;
     if (job->world->size < 3) return OK;       /* two devices have no stages of different sizes */
     if (job->prints)
-        printf("\n%d devices, plans with sections\n  draw  model            schedule micro  batch           error\n", job->world->size);
+        printf("\n%d devices, plans with sections\n  draw  model            schedule micro  batch           error\n",
+               job->world->size);
     for (int draw = 0; draw < PLANS_DRAWN && !e; draw++)
         if (verify_takes(job, "sections")) e = plans_run(job, draw, err);
     return e;
