@@ -69,7 +69,7 @@ static void check_ends(const struct boxing *all, int devices)
 static void check_boundary(const struct plan *from, const struct plan *to, int devices, int micro, bool gradient)
 {
     struct boxing all[8];
-    const int64_t D = from->model.D, elements = from->B * from->S * D;
+    const int64_t D = from->model.D, elements = plan_stream_rows(from) * D;
     int *const counts = calloc(3 * (size_t)elements, sizeof *counts);
     int sent = 0, received = 0;
     assert_non_null(counts);
