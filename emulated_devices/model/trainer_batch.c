@@ -162,7 +162,7 @@ void trainer_note_begun(struct trainer *trainer)
         account_add(&trainer->begun.of[kind], trainer_cost(trainer, kind), 1);
 }
 
-/* What sections send is added for all of them together. */
+/* The outer trainer adds the messages of all sections together. */
 enum error_code trainer_take_step(struct trainer *trainer, struct error *err)
 {
     if (!plan_changes(&trainer->plan)) return OK;

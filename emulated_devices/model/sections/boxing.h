@@ -67,8 +67,8 @@ void boxing_free(struct boxing *);
  *  If both sides turn so, devices of a class box alike (comm/folding.h). */
 bool boxing_side_turns(const struct boxing_side *, int parts);
 
-/** The same of two sides whose elements are rows of one column, however each cuts them: whether turning both leaves any
- *  devices of both sides as many elements in common.  False without memory. */
+/** Whether turning both sides by a part leaves any of their devices as many elements in common, however each side cuts
+ *  them.  Elements are rows of one column.  False without memory. */
 bool boxing_sides_alike(const struct boxing_side *, const struct boxing_side *, int parts);
 
 /** Whether the stream of a microbatch turns so, or its gradient; also false without memory. */

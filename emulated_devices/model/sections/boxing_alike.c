@@ -2,7 +2,6 @@
  * train/dry_run/alike.c and tied.c ask, to let one part of the devices stand for all.  No function returns an error
  * code. */
 #include "emulated_devices/model/sections/boxing.h"
-#include "emulated_devices/plan/plan.h"
 #include <stdlib.h>
 
 /* ---- parts that turn --------------------------------------------------------------------------------------------- */

@@ -167,7 +167,7 @@ static enum error_code make_times(struct trainer *trainer, struct error *err)
     return trainer->times && trainer->counted ? OK : fail(err, ERR_MEMORY, "no memory for times of a list of actions");
 }
 
-/* Of a batch plan the step counts that holds most. */
+/* The step of a batch plan that holds most counts. */
 static enum error_code note_steps(struct trainer *trainer, struct error *err)
 {
     enum error_code e = OK;

@@ -144,7 +144,7 @@ static void draw_storage(struct drawing *drawing, struct plan *plan)
 enum { MOST_DRAWN_MICROS = 3 };
 
 /* Two steps of one copy, in which microbatches have no sequence, one or several; made once for each number of them. */
-static enum error_code take_batches(struct plan *plan, struct error *err)
+static enum error_code sectioned_take_batches(struct plan *plan, struct error *err)
 {
     enum { STEPS = 2, MOST = 6 };
     static struct batch_plan of[MOST_DRAWN_MICROS + 1];
@@ -161,14 +161,14 @@ static enum error_code take_batches(struct plan *plan, struct error *err)
     return e;
 }
 
-/* What a step's batch is, the same for all sections: mostly equal microbatches of whole sequences of text. */
+/* All sections have the same batch: mostly equal microbatches of whole sequences of text. */
 static enum error_code draw_batch(struct drawing *drawing, struct plan *plan, struct sections *sections,
                                   struct error *err)
 {
     const int what = draw_below(drawing, 6);
     enum error_code e = OK;
     plan->packed = what == 0;
-    if (what == 1) e = take_batches(plan, err);
+    if (what == 1) e = sectioned_take_batches(plan, err);
     if (what == 2)
         plan->encoders = (struct encoder_request){ .kinds = 1 + draw_below(drawing, MODALITIES),
                                                    .placement = draw_below(drawing, 2) ? ENCODERS_APART

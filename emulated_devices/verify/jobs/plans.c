@@ -9,7 +9,7 @@
 /* Drawn plans for each number of devices from 3 to 8: 504 in all. */
 enum { PLANS_DRAWN = 84 };
 
-/* What each step's batch is. */
+/* A word says how the batches of a plan are. */
 static const char *batch_of(const struct plan *plan)
 {
     return plan->packed ? "packed samples" : plan->batches ? "uneven batches" : plan->encoders.kinds > 0 ? "clips"
