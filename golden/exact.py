@@ -4,9 +4,9 @@
     python3 golden/exact.py GOLDEN.safetensors FOLDER
 
 The rule is written here once more, from that page alone, in Python's integers: an integer m stands for the sum m 2^-100.
-Every matrix product, attention, gradient of a weight, norm and loss of a GPT-2 or a Llama is computed from the inputs
-that the run has stored; a Mistral without windows is a Llama.  Exit status 0: all have the stored bits; 3: the first tensor that has others is named; 1: a file cannot be
-used.
+Every matrix product, attention, gradient of a weight, norm and loss of a GPT-2, a Llama or a ParScale is computed from
+the inputs that the run has stored; a Mistral without windows is a Llama.  Exit status 0: all have the stored bits; 3: the
+first tensor that has others is named; 1: a file cannot be used.
 """
 import json
 import math
@@ -235,24 +235,75 @@ class Pass:
         if bias is not None:
             self.hold_gradient(bias, sums_of(dy).sum(axis=0))
 
-    def attention(self, layer, sequences, queries, keys):
-        """The output of attention from queries, keys and values, which may be rotated; and the gradients of these."""
+    def attention(self, layer, sequences, queries, keys, prefix, streams):
+        """The output of attention from queries, keys and values, which may be rotated; and the gradients of these.  With
+        parallel streams queries see the prefix of their stream, too: keys and values that are weights."""
         before = f"h.{layer}.attn."
         name = before + ("rotated" if f"{self.before}act/{before}rotated" in self.dump else "qkv")
         qkv, o, do = (self.get(n) for n in ("act/" + name, f"act/{before}heads", f"grad/{before}heads"))
         tokens, width = len(qkv) // sequences, qkv.shape[1] // (queries + 2 * keys)
         output, gradient = np.zeros(o.shape), np.full(qkv.shape, 0, object)
         at = lambda h: slice(h * width, (h + 1) * width)
+        stored = lambda sums: sums_of(round_all(sums, self.form))
+        extra = np.full(self.weights[prefix].shape, 0, object) if streams > 1 else None
         for b in range(sequences):
             rows = slice(b * tokens, (b + 1) * tokens)
             for h in range(queries):
                 k, v = (at(queries + part * keys + h // (queries // keys)) for part in (0, 1))
-                head = Head(qkv[rows, at(h)], qkv[rows, k], qkv[rows, v], self.bits)
-                output[rows, at(h)] = head.output()
-                for place, sums in zip((at(h), k, v), head.gradients(o[rows, at(h)], do[rows, at(h)])):
-                    gradient[rows, place] += sums
+                head = Head(qkv[rows, at(h)], qkv[rows, k], qkv[rows, v], self.bits, np.tri(tokens, dtype=bool))
+                if streams == 1:
+                    output[rows, at(h)] = head.output()
+                    sums = head.gradients(o[rows, at(h)], do[rows, at(h)], head.lse(), False)
+                else:
+                    each = len(extra) // streams
+                    own = slice(b * streams // sequences * each, (b * streams // sequences + 1) * each)
+                    places = tuple(at(part * keys + h // (queries // keys)) for part in (0, 1))
+                    more = Head(qkv[rows, at(h)], *(self.weights[prefix][own, place] for place in places), self.bits,
+                                np.ones((tokens, each), bool))
+                    output[rows, at(h)], lse = merged(head, more, self.form)
+                    dq, *sums = more.gradients(o[rows, at(h)], do[rows, at(h)], lse, True)
+                    for place, part in zip(places, sums):
+                        extra[own, place] += part
+                    gradient[rows, at(h)] += dq
+                    dq, *sums = head.gradients(o[rows, at(h)], do[rows, at(h)], lse, True)
+                    sums = (stored(dq), *sums)
+                for place, part in zip((at(h), k, v), sums):
+                    gradient[rows, place] += part
         self.hold(f"act/{before}heads", round_to(output.astype(np.float32) if self.form == "fp32" else output, self.form))
         self.hold("grad/" + name, round_all(gradient, self.form))
+        if extra is not None:
+            self.hold_gradient(prefix, extra)
+
+    def streams(self, streams, smoothing):
+        """The weighted mean of the results of parallel streams, which a network of two matrices weighs."""
+        self.results = self.get("act/ln_f").reshape(streams, -1, self.get("act/ln_f").shape[1]).transpose(1, 2, 0)
+        self.dump[self.before + "act/streams.beside"] = self.results.reshape(len(self.results), -1)
+        self.forward("streams.up", "streams.beside", MEAN + "0.weight", MEAN + "0.bias")
+        up = self.get("act/streams.up")
+        self.hold("act/streams.act", round_to(up / (np.float32(1) + exp(-up)), self.form))
+        self.forward("streams.logits", "streams.act", MEAN + "2.weight", MEAN + "2.bias")
+        logits, one, c = self.get("act/streams.logits"), np.float32(1), np.float32(smoothing)
+        parts = np.exp((logits - logits.max(axis=1, keepdims=True)).astype(np.float64)).astype(np.float32)
+        self.shares = parts / in_order(parts)
+        self.stream_weights = self.shares * (one - c) + c / np.float32(streams)
+        self.hold("act/streams.mean", round_to(in_order(self.stream_weights[:, None, :] * self.results)[..., 0], self.form))
+
+    def streams_backward(self, smoothing):
+        dy, one, c = self.get("grad/streams.mean"), np.float32(1), np.float32(smoothing)
+        g = in_order((dy[:, :, None] * self.results).transpose(0, 2, 1))[..., 0]
+        logit = (one - c) * self.shares * (g - in_order(self.shares * g))
+        self.hold("grad/streams.logits", round_to(logit, self.form))
+        self.backward("streams.logits", "streams.act", MEAN + "2.weight", MEAN + "2.bias")
+        up, dy_act = self.get("act/streams.up"), self.get("grad/streams.act")
+        s, rest = one / (one + exp(-up)), one / (one + exp(up))
+        self.hold("grad/streams.up", round_to(dy_act * s * (one + up * rest), self.form))
+        d_up, beside = self.get("grad/streams.up"), self.get("act/streams.beside")
+        self.hold_gradient(MEAN + "0.weight", weight_gradient(d_up, beside, self.bits))
+        self.hold_gradient(MEAN + "0.bias", sums_of(d_up).sum(axis=0))
+        mixed = round_to(self.stream_weights[:, None, :] * dy[:, :, None], self.form)
+        back = round_all(product(d_up, self.weights[MEAN + "0.weight"].T, -64, -36, self.bits), self.form)
+        total = round_to(mixed + back.reshape(mixed.shape), self.form)
+        self.hold("grad/ln_f", total.transpose(2, 0, 1).reshape(-1, total.shape[1]))
 
     def activation(self, layer, gradient):
         """What a layer's perceptron has between its matrices: gelu, or silu times the other half."""
@@ -282,6 +333,17 @@ def round_to(x, form):
     return x if form == "fp32" else round_all(sums_of(x), form)
 
 
+MEAN = "model.aggregate_layer."
+
+
+def in_order(x):
+    """Sums along the last axis in fp32, one term after the other."""
+    total = np.zeros(x.shape[:-1], np.float32)
+    for i in range(x.shape[-1]):
+        total = total + x[..., i]
+    return total[..., None]
+
+
 # ---- attention --------------------------------------------------------------------------------------------------------
 
 def weighted(weights, unit, rows, finest, bits):
@@ -303,8 +365,8 @@ def dots(x, y, bits):
 class Head:
     """A query head of one sequence: its scores, and the sums of its output."""
 
-    def __init__(self, q, k, v, bits):
-        self.q, self.k, self.v, self.bits, seen = q, k, v, bits, np.tri(len(q), dtype=bool)
+    def __init__(self, q, k, v, bits, seen):
+        self.q, self.k, self.v, self.bits, self.seen = q, k, v, bits, seen
         self.scale = np.float32(1 / math.sqrt(q.shape[1]))
         self.scores = np.where(seen, self.scale * dots(q, k, bits), np.float32(-np.inf))
         self.top = self.scores.max(axis=1, keepdims=True)
@@ -316,15 +378,27 @@ class Head:
         to_float = np.frompyfunc(float, 1, 1)
         return (to_float(self.sums) / to_float(self.total)).astype(np.float64)
 
-    def gradients(self, o, do):
-        """Sums of dq, dk and dv."""
+    def lse(self):
         total = (self.total[:, 0] / (1 << UNIT)).astype(np.float64).astype(np.float32)
-        lse = self.top + np.array([math.log(t) for t in total], np.float32)[:, None]
+        return self.top + np.array([math.log(t) for t in total], np.float32)[:, None]
+
+    def gradients(self, o, do, lse, more):
+        """Sums of dq, dk and dv; more: queries also see keys that are not among these."""
         p = np.where(np.isinf(self.scores), np.float32(0), exp(self.scores - lse))
         ds = (dots(do, self.v, self.bits) - lane_sums(do * o)) * p * self.scale
-        ds[0] = 0                                      # the first query sees one key and nothing more
+        if not more:
+            ds[self.seen.sum(axis=1) == 1] = 0         # these queries see one key and nothing more
         return (weighted(ds, -64, self.k, -36, self.bits), weighted(ds.T, -64, self.q, -36, self.bits),
                 weighted(p.T, -36, do, -64, self.bits))
+
+
+def merged(one, other, form):
+    """The output and the logarithm of attention to two sets of keys, each operation in fp32."""
+    o, o2 = (round_to(head.output().astype(np.float32) if form == "fp32" else head.output(), form) for head in (one, other))
+    top = np.maximum(one.lse(), other.lse())
+    e, e2 = exp(one.lse() - top), exp(other.lse() - top)
+    log = np.array([math.log(t) for t in (e + e2)[:, 0]], np.float32)[:, None]
+    return (e * o + e2 * o2) * (np.float32(1) / (e + e2)), top + log
 
 
 def scattered(rows, ids, dy):
@@ -343,39 +417,47 @@ def names_of(config):
                  "mlp.up": "mlp.c_fc", "mlp.out": "mlp.c_proj"}
         return (config["n_layer"], config["layer_norm_epsilon"], True, "wte.weight", "wpe.weight", "ln_f",
                 lambda i, what: f"h.{i}.{layer[what]}")
-    if config["model_type"] == "llama" or config["model_type"] == "mistral" and config["sliding_window"] is None:
+    if config["model_type"] in ("llama", "qwen2_parscale") or config["model_type"] == "mistral" and config["sliding_window"] is None:
         layer = {"ln_1": "input_layernorm", "attn.qkv": "self_attn.qkv_proj", "attn.out": "self_attn.o_proj",
                  "ln_2": "post_attention_layernorm", "mlp.up": "mlp.gate_up_proj", "mlp.out": "mlp.down_proj"}
         return (config["num_hidden_layers"], config["rms_norm_eps"], False, "model.embed_tokens.weight", None, "model.norm",
                 lambda i, what: f"model.layers.{i}.{layer[what]}")
-    sys.exit(f"{config['model_type']}: this program knows gpt2, llama, and mistral without windows")
+    sys.exit(f"{config['model_type']}: this program knows gpt2, llama, mistral without windows, and qwen2_parscale")
 
 
 def run_pass(one, config, ids, labels):
     layers, eps, biased, embedding, positions, last, name = names_of(config)
     output = embedding if config["tie_word_embeddings"] else "lm_head.weight"
     pair = lambda full: (full + ".weight", full + ".bias" if biased else None)
+    both = lambda full: (full + ".weight", full + ".bias")
+    streams, smoothing = config.get("parscale_n", 1), config.get("parscale_attn_smooth", 0)
+    result = "streams.mean" if streams > 1 else "ln_f"
     products = (("mlp.out", "mlp.act"), ("mlp.up", "ln_2"), ("attn.out", "attn.heads"), ("attn.qkv", "ln_1"))
     stream = lambda i: f"h.{i - 1}.out" if i else "embedding"
     norm = lambda i, gradient, which, x: one.norm(f"h.{i}.{which}", x, *pair(name(i, which)), eps, gradient)
     queries = config["n_head"] if "n_head" in config else config["num_attention_heads"]
     for i in range(layers):
-        one.attention(i, len(ids), queries, config.get("num_key_value_heads", queries))
+        one.attention(i, streams * len(ids), queries, config.get("num_key_value_heads", queries),
+                      f"model.layers.{i}.self_attn.prefix_kv.weight", streams)
         for y, x in reversed(products):
             if x.startswith("ln_"):
                 norm(i, False, x, stream(i) if x == "ln_1" else f"h.{i}.mid")
             if x == "mlp.act":
                 one.activation(i, False)
-            one.forward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+            one.forward(f"h.{i}.{y}", f"h.{i}.{x}", *both(name(i, y)))
     one.norm("ln_f", stream(layers), *pair(last), eps, False)
-    one.forward("logits", "ln_f", output)
+    if streams > 1:
+        one.streams(streams, smoothing)
+    one.forward("logits", result, output)
     one.loss(labels.ravel())
-    looked_up = scattered(len(one.weights[embedding]), ids.ravel(), one.get("grad/embedding"))
-    one.backward("logits", "ln_f", output, more=looked_up if output == embedding else 0)
+    looked_up = scattered(len(one.weights[embedding]), np.tile(ids.ravel(), streams), one.get("grad/embedding"))
+    one.backward("logits", result, output, more=looked_up if output == embedding else 0)
+    if streams > 1:
+        one.streams_backward(smoothing)
     one.norm("ln_f", stream(layers), *pair(last), eps, True)
     for i in reversed(range(layers)):
         for y, x in products:
-            one.backward(f"h.{i}.{y}", f"h.{i}.{x}", *pair(name(i, y)))
+            one.backward(f"h.{i}.{y}", f"h.{i}.{x}", *both(name(i, y)))
             if x == "mlp.act":
                 one.activation(i, True)
             if x.startswith("ln_"):

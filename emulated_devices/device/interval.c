@@ -58,6 +58,18 @@ int64_t intervals_total(const struct intervals *intervals)
     return n;
 }
 
+struct interval intervals_span(const struct intervals *list)
+{
+    struct interval all = { 0, 0 };
+    for (int i = 0; i < list->count; i++) {
+        const int64_t first = i == 0 || list->at[i].first < all.first ? list->at[i].first : all.first,
+            end = i == 0 || interval_end(list->at[i]) > interval_end(all) ? interval_end(list->at[i])
+                : interval_end(all);
+        all = (struct interval){ first, end - first };
+    }
+    return all;
+}
+
 void intervals_free(struct intervals *intervals)
 {
     free(intervals->at);

@@ -67,6 +67,9 @@ void intervals_add_part(struct intervals *, const struct intervals *of, struct i
 /** The total number of elements. */
 int64_t intervals_total(const struct intervals *);
 
+/** From the first to the last element of a list in any order; empty of an empty list. */
+struct interval intervals_span(const struct intervals *);
+
 /** Whether an addition found no memory. */
 static inline bool intervals_lost(const struct intervals *intervals) { return intervals->room < 0; }
 

@@ -4,6 +4,7 @@
 #include "emulated_devices/model/encoders.h"
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/trainer.h"
+#include "emulated_devices/plan/sections.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -21,10 +22,12 @@ static void free_tensors(struct trainer *trainer, struct tensor list[], int n)
     }
 }
 
+/* Clips enter at the embedding, which the first of several sections has. */
 static struct stage *first_stage(struct trainer *trainer)
 {
-    for (int c = 0; c < trainer->stages_open; c++)
-        if (trainer->stage[c].first) return &trainer->stage[c];
+    const struct trainer *const enters = trainer_of_layer(trainer, -1);
+    for (int c = 0; c < enters->stages_open; c++)
+        if (enters->stage[c].first) return &enters->stage[c];
     return NULL;
 }
 
@@ -76,18 +79,20 @@ static int by_patch(const void *a, const void *b)
 /* Whether a microbatch enters the pipeline on this device. */
 static bool enters(const struct trainer *trainer, int rank, int micro)
 {
-    return place_of(&trainer->schedule, micro, 0).device == mesh_coordinate(&trainer->plan.mesh, rank, PP);
+    return place_of(&trainer->schedule, micro, 0).device == plan_place(&trainer->plan, rank);
 }
 
 /* The rows of the stream on one device that are patches. */
 static enum error_code find_needs(struct trainer *trainer, int rank, const int32_t *patch, struct error *err)
 {
-    const struct tensor_parallel share = plan_tensor_share(&trainer->plan, rank);
+    const struct plan *const plan = &trainer_of_layer(trainer, -1)->plan;
     struct needs *n = &trainer->encoders.needs[rank];
     n->of = malloc((size_t)(trainer->encoders.clips.patches + 1) * sizeof *n->of);
     bool ok = n->of;
-    for (int i = 0; i < trainer->plan.micros && ok; i++) {
-        struct intervals rows = plan_rows(&trainer->plan, rank, i);
+    if (ok && !mesh_has(&plan->mesh, rank)) return OK;
+    const struct tensor_parallel share = plan_tensor_share(plan, rank);
+    for (int i = 0; i < plan->micros && ok; i++) {
+        struct intervals rows = plan_rows(plan, rank, i);
         const struct interval own = tensor_rows_at(&share, STREAM, intervals_total(&rows));
         int64_t at = 0;
         ok = !intervals_lost(&rows);
@@ -113,9 +118,10 @@ static const struct needed *need_of(const struct needs *needs, int64_t patch)
 /* With encoders on all devices those encode a clip that have its copy of the batch, whatever they have of the model. */
 static bool may_encode(const struct trainer *trainer, const struct clip *clip, int device)
 {
-    const struct plan *p = &trainer->plan;
-    if (!encoder_is_on(&p->encoders, devices(trainer), clip->modality, device)) return false;
-    if (p->encoders.placement == ENCODERS_APART) return true;
+    const struct encoder_request *const request = &trainer->plan.encoders;
+    if (!encoder_is_on(request, devices(trainer), clip->modality, device)) return false;
+    if (request->placement == ENCODERS_APART) return true;
+    const struct plan *const p = plan_of_device(&trainer->plan, device);
     const int64_t sequence = clip->row / p->S;
     for (int i = 0; i < p->micros; i++) {
         const struct interval own = plan_microbatch(p, mesh_coordinate(&p->mesh, device, DP), i);

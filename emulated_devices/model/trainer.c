@@ -87,7 +87,9 @@ static const struct stage_operations stage_operations = {
 
 void trainer_begin_sums(struct trainer *trainer)
 {
-    for (int c = 0; c < trainer->plan.chunks; c++) stage_begin_sums(&trainer->stage[c]);
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int c = 0; c < part->stages_open; c++) stage_begin_sums(&part->stage[c]);
 }
 
 enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error *err)
@@ -102,12 +104,23 @@ enum error_code trainer_pass(struct trainer *trainer, double *loss, struct error
 }
 
 /* The first exact sum that this device's stages have lost. */
-static struct lost_sum lost_here(const struct trainer *trainer)
+static struct lost_sum lost_here(struct trainer *trainer)
 {
     struct lost_sum first = { .order = INFINITY };
-    for (int c = 0; c < trainer->plan.chunks; c++)
-        if (trainer->stage[c].lost.order < first.order) first = trainer->stage[c].lost;
+    const struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        for (int c = 0; c < part->stages_open; c++)
+            if (part->stage[c].lost.order < first.order) first = part->stage[c].lost;
     return first;
+}
+
+/* Sums of gradients are added over devices after all passes. */
+static void note_lost_gradients(struct trainer *trainer)
+{
+    struct trainer *part;
+    for (int i = 0; (part = trainer_section(trainer, i)) != NULL; i++)
+        if (part->stages_open > 0)
+            stage_note_lost(&part->stage[0], NULL, LIST_WEIGHT, "a gradient, added over devices");
 }
 
 static enum error_code reduce_lost(struct trainer *trainer, double *number, int count, enum reduction how,
@@ -137,7 +150,7 @@ enum error_code trainer_share_lost(struct trainer *trainer, double losses, struc
 {
     out->lost = (struct lost_sum){ .order = INFINITY };
     if (!trainer->device->exact) return OK;
-    stage_note_lost(&trainer->stage[0], NULL, LIST_WEIGHT, "a gradient, added over devices");
+    note_lost_gradients(trainer);
     /* Each device's sum is exact, since its losses are no less than 0; the whole may be beyond fp64's 53 bits. */
     if (losses >= LOSS_MOST) {
         out->loss = NAN;
@@ -262,7 +275,8 @@ enum error_code trainer_update(struct trainer *trainer, struct step_result *out,
     else e = trainer_step(trainer, step_scale(trainer, out), err);
     if (!out->skipped) routers_update(trainer);
     if (!e && !out->skipped) e = encoders_update(trainer, step_scale(trainer, out), err);
-    if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);
+    if (trainer->section) sections_adapt(trainer);
+    else if (trainer->seams.ep.scheme->step) trainer->seams.ep.scheme->step(&trainer->seams.ep);
     if (e) comm_give_up(trainer->comm, err);
     end_messages(trainer, "");
     clock_end_step(&trainer->device->clock);

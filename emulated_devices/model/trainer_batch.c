@@ -22,6 +22,7 @@ enum error_code trainer_cut_step(struct trainer *trainer, int64_t step, struct e
 {
     enum error_code e = OK;
     plan_take_step(&trainer->plan, step);
+    if (!trainer_takes_part(trainer)) return OK;
     for (int c = 0; c < trainer->plan.chunks && !e; c++) e = stage_cut(&trainer->stage[c], err);
     if (!e) trainer_note_held(trainer);
     return e;
@@ -32,7 +33,7 @@ enum error_code trainer_agree_on_plans(struct trainer *trainer, enum error_code 
     struct error differs;
     struct sha256 sum = sha256_begin();
     if (trainer->seams.cp.scheme->plan == NULL) return e;
-    for (int i = 0; i < trainer->plan.micros; i++)
+    for (int i = 0; i < trainer->plan.micros && trainer_takes_part(trainer); i++)
         sha256_add(&sum, &trainer->stage[0].micro[i].plan.digest, sizeof trainer->stage[0].micro[i].plan.digest);
     const struct sha256_text own = sha256_end(&sum);
     /* Plans are made by each member alone: digests must be equal before a message is sent. */
@@ -117,10 +118,25 @@ static int32_t *batch_within(const struct trainer *trainer)
     return trainer->plan.packed && trainer->scratch ? trainer->scratch + 2 * trainer->plan.B * trainer->plan.S : NULL;
 }
 
-void trainer_read_batch(struct trainer *trainer)
+/* A section reads the batch by itself where this device has work in it; elsewhere its plan alone knows the step, for
+ * what other devices have. */
+static void read_sections(struct trainer *trainer)
 {
-    for (int i = 0; trainer->section && i < trainer->plan.sections->count; i++)
-        if (trainer_takes_part(&trainer->section[i])) trainer_read_batch(&trainer->section[i]);
+    for (int i = 0; i < trainer->plan.sections->count; i++) {
+        struct trainer *const part = &trainer->section[i];
+        part->step = trainer->step;
+        if (trainer_takes_part(part)) {
+            trainer_read_batch(part);
+            continue;
+        }
+        plan_take_step(&part->plan, trainer->step);
+        part->plan.within = trainer->plan.within, part->plan.ids = trainer->plan.ids;
+        part->plan.samples = trainer->plan.samples;
+    }
+}
+
+static void read_own(struct trainer *trainer)
+{
     plan_take_step(&trainer->plan, trainer->step);
     if (trainer->source.fill == NULL) return;
     if (trainer->source.share) {
@@ -134,29 +150,45 @@ void trainer_read_batch(struct trainer *trainer)
     trainer->plan.within = batch_within(trainer), trainer->plan.ids = trainer->scratch;
 }
 
-/* If the plan changes from step to step: set the sizes of this step, and add what it sends. */
-static enum error_code take_step(struct trainer *trainer, struct error *err)
+void trainer_read_batch(struct trainer *trainer)
+{
+    read_own(trainer);
+    if (trainer->section) read_sections(trainer);
+}
+
+void trainer_note_begun(struct trainer *trainer)
+{
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
+        account_add(&trainer->begun.of[kind], trainer_cost(trainer, kind), 1);
+}
+
+/* The outer trainer adds the messages of all sections together. */
+enum error_code trainer_take_step(struct trainer *trainer, struct error *err)
 {
     if (!plan_changes(&trainer->plan)) return OK;
     const enum error_code cut = trainer_cut_step(trainer, trainer->step, err),
         e = trainer_agree_on_plans(trainer, cut, err);
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT && !e; kind++)
-        account_add(&trainer->begun.of[kind], trainer_cost(trainer, kind), 1);
-    if (!e) tier_traffic_add(&trainer->moved, trainer_activation_moves(trainer), 1);
+    if (!e && trainer->plan.layers.count == 0) trainer_note_begun(trainer);
+    if (!e && trainer_takes_part(trainer)) tier_traffic_add(&trainer->moved, trainer_activation_moves(trainer), 1);
     return e;
 }
 
-enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
+enum error_code trainer_take_clips(struct trainer *trainer, struct error *err)
 {
-    const struct plan *p = &trainer->plan;
-    trainer_read_batch(trainer);
-    /* The last step's clips hold nothing in this one. */
-    encoders_drop_batch(trainer);
-    enum error_code e = take_step(trainer, err);
-    if (!e) e = encoders_read(trainer, trainer->scratch, batch_labels(trainer), batch_within(trainer),
-                              trainer->shared == NULL, err);
-    if (!e) e = encoders_place(trainer, err);
-    if (e) return e;
+    enum error_code e = encoders_read(trainer, trainer->scratch, batch_labels(trainer), batch_within(trainer),
+                                      trainer->shared == NULL, err);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count && !e; i++) {
+        const struct trainer *const part = &trainer->section[i];
+        if (part->scratch && !part->shared)
+            clips_mark(&trainer->encoders.clips, 0, part->plan.B * part->plan.S, part->scratch, batch_labels(part));
+    }
+    return e ? e : encoders_place(trainer, err);
+}
+
+enum error_code trainer_hand_batch(struct trainer *trainer, struct error *err)
+{
+    const struct plan *const p = &trainer->plan;
+    enum error_code e = OK;
     /* Where experts are apart, what is held is known after the routers' choices, and noted then. */
     if (p->encoders.kinds > 0 && !plan_cuts_experts(p)) trainer_note_held(trainer);
     const int32_t *const ids = trainer->scratch, *const labels = batch_labels(trainer),
@@ -180,4 +212,14 @@ enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
         }
     }
     return e;
+}
+
+enum error_code trainer_take_batch(struct trainer *trainer, struct error *err)
+{
+    trainer_read_batch(trainer);
+    /* The last step's clips hold nothing in this one. */
+    encoders_drop_batch(trainer);
+    enum error_code e = trainer_take_step(trainer, err);
+    if (!e) e = trainer_take_clips(trainer, err);
+    return e ? e : trainer_hand_batch(trainer, err);
 }

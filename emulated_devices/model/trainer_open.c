@@ -305,8 +305,8 @@ enum error_code trainer_open(struct trainer *trainer, const struct plan *plan, s
 
 void trainer_close(struct trainer *trainer)
 {
-    sections_close(trainer);
     encoders_close(trainer);
+    sections_close(trainer);
     for (int c = 0; c < trainer->stages_open; c++) stage_close(&trainer->stage[c]);
     routers_close(trainer);
     if (!trainer->shared) free(trainer->scratch);

@@ -58,6 +58,19 @@ enum error_code trainer_share_lost(struct trainer *, double losses, struct step_
 /* Read the step's batch and hand each stage its tokens.  Every device computes the whole batch. */
 enum error_code trainer_take_batch(struct trainer *, struct error *);
 
+/* If the plan changes from step to step: set the sizes of this step, and add what it sends.  All devices call it, also
+ * for a section in which they have no part. */
+enum error_code trainer_take_step(struct trainer *, struct error *);
+
+/* Hand each stage its tokens of the batch that has been read. */
+enum error_code trainer_hand_batch(struct trainer *, struct error *);
+
+/* Find the clips of a batch that has been read, mark their tokens, and decide who encodes which. */
+enum error_code trainer_take_clips(struct trainer *, struct error *);
+
+/* Add what this step sends to what the steps begun send, by formula. */
+void trainer_note_begun(struct trainer *);
+
 /* Sum the gradients of parameters that several places of the pipeline hold; all places call it. */
 enum error_code trainer_reduce_shared(struct trainer *, struct error *);
 

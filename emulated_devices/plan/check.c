@@ -18,7 +18,10 @@
 static enum error_code check_batch_plan(const struct plan *plan, struct error *err)
 {
     const struct batch_plan *b = plan->batches;
-    if (b->copies != plan_parts(plan))
+    if (plan->layers.count > 0 && b->copies != 1)
+        return fail(err, ERR_PLAN, "--batches: its steps have %d copies; with --plan they have one, of which each "
+                    "section's copies share every microbatch", b->copies);
+    if (plan->layers.count == 0 && b->copies != plan_parts(plan))
         return fail(err, ERR_PLAN, "--batches: its steps have %d cop%s; --dp %d%s needs %d", b->copies,
                     b->copies == 1 ? "y" : "ies", plan->mesh.size[DP], plan->perturb == 2 ? " / 2" : "",
                     plan_parts(plan));
@@ -99,7 +102,7 @@ static enum error_code check_micro_tokens(const struct plan *plan, struct error 
     const enum error_code e = attention_scheme_find(&s, plan->attention, err);
     if (e || (s->chooses_micros && plan_plans_steps(plan))) return e;
     return fail(err, ERR_PLAN, "--micro-tokens %llu: --attention flexsp with --cp 2 or more chooses microbatches, and "
-                "not with --batches or a schedule of several optimizer steps or skipped stages",
+                "not with --batches, --plan, or a schedule of several optimizer steps or skipped stages",
                 (unsigned long long)plan->micro_tokens);
 }
 
@@ -381,6 +384,14 @@ static enum error_code check_ring(const struct plan *plan, struct error *err)
     return OK;
 }
 
+/* Flags have a least value; a plan made by hand may have none, and a bucket of nothing never fills. */
+static enum error_code check_bucket(const struct plan *plan, struct error *err)
+{
+    if (plan->data.bucket >= 1) return OK;
+    return fail(err, ERR_PLAN, "--bucket %lld: a bucket has at least 1 byte; 25M is usual",
+                (long long)plan->data.bucket);
+}
+
 enum error_code plan_check(struct plan *plan, struct error *err)
 {
     const struct tensor_scheme *tensor;
@@ -391,6 +402,7 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     plan->data.context = plan->mesh.size[CP];
     plan->data.infers = plan->optimizer->infers;
     if (!e) e = check_ring(plan, err);
+    if (!e) e = check_bucket(plan, err);
     if (!e) e = tensor_scheme_find(&tensor, plan->tensor, err);
     if (!e) e = data_shards(&shards, &plan->data, plan_copies(plan), 0, err);
     if (!e) e = data_check_codes(&plan->data, err);
@@ -399,8 +411,8 @@ enum error_code plan_check(struct plan *plan, struct error *err)
     if (!e) e = check_level_algorithm(plan, ALLGATHER, "--allgather", data_allgather(&plan->data), err);
     if (!e) e = check_level_algorithm(plan, ALLREDUCE, "--allreduce", plan->allreduce, err);
     if (!e) e = tensor_check(tensor, &plan->model, plan->mesh.size[TP], err);
-    if (!e) e = plan_check_encoders(plan, err);
     if (!e) e = check_attention(plan, &shards, err);
+    if (!e) e = plan_check_encoders(plan, err);
     if (!e) e = check_tiles(plan, err);
     if (!e) e = check_allreduce(plan, tensor, err);
     if (!e) e = recompute_check(plan->recompute, plan->model.L, err);

@@ -235,7 +235,6 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_balance_of_microbatch, "@ is another loss with another --micro or --dp",
       "--balance-over batch or sequence" },
     { HAS_exact, HAS_loss_by_rule, "@ has no exact sum", "the usual mean over labels" },
-    { HAS_exact, HAS_encoders, "the encoders of @ have no exact sums", "a model of text" },
     { HAS_exact, HAS_low_rank, "@ projects gradients, in sums that round", "--optimizer sgd, momentum or adamw" },
     { HAS_exact, HAS_tiles, "tiles of @ round each on its own", "--tiles 1" },
     { HAS_exact, HAS_narrow_gradients, "@ rounds gradients before they are added", "--grad-dtype fp32" },
@@ -249,11 +248,6 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
 
-    { HAS_sections, HAS_moves_experts, "@ decides by the choices of one mesh", "--dispatch alltoall" },
-    { HAS_sections, HAS_experts_predicted, "@ orders tokens for all layers at once", "--dispatch alltoall" },
-    { HAS_sections, HAS_encoders, "the encoders of @ feed one mesh", "a model of text" },
-    { HAS_sections, HAS_context_plan, "@ plans where tokens are for all layers at once", "--attention ring-zigzag" },
-    { HAS_sections, HAS_batches, "@ cuts batches over one number of copies", "equal batches" },
     { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };

@@ -118,7 +118,6 @@ struct facts {
     X(adds_choices,            "--dispatch of a plug-in")                                           \
     X(cuts_attention,          "--attention of a plug-in")                                          \
     X(loss_by_rule,            "--as with a loss of its own")                                       \
-    X(encoders,                "--modalities")                                                      \
     X(fp64,                    "--dtype fp64")                                                      \
     X(sections,                "--plan FILE")                                                          \
     X(wide_vocabulary,         "a vocabulary of more than 2^19 tokens")                             \

@@ -56,11 +56,12 @@ static bool plans_steps(const struct plan *plan)
     return plan_attention_without(plan, &without, NULL) || !(without & s->steps_part);
 }
 
-/* Where microbatches differ in what they compute, or have sizes that were asked for, they stay as they are. */
+/* Where microbatches differ in what they compute, have sizes that were asked for, or go on to another section, they
+ * stay as they are. */
 bool plan_plans_steps(const struct plan *plan)
 {
     return plans_steps(plan) && plan->mesh.size[CP] > 1 && plan->batches == NULL && plan->updates <= 1 &&
-           !plan->skips;
+           !plan->skips && plan->layers.count == 0;
 }
 
 struct interval plan_sequences(const struct plan *plan, int dp, int micro)

@@ -2,7 +2,7 @@
  *
  * plan_check calls.  ERR_PLAN names what the encoders cannot be combined with.
  */
-#include "emulated_devices/plan/plan.h"
+#include "emulated_devices/plan/sections.h"
 
 struct data_request plan_encoder_data(const struct plan *plan)
 {
@@ -48,14 +48,16 @@ enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
 {
     const struct tensor_scheme *s;
     const struct encoder_request *r = &plan->encoders;
+    /* Rows of clips enter the model at its embedding. */
+    const struct plan *const enters = plan_of_layer(plan, -1);
     if (r->kinds == 0) return OK;
-    enum error_code e = tensor_scheme_find(&s, plan->tensor, err);
+    enum error_code e = tensor_scheme_find(&s, enters->tensor, err);
     if (e) return e;
     /* An embedding is written as a row of the residual stream, so every device needs whole rows. */
-    for (int rank = 0; rank < plan->mesh.devices; rank++)
-        if (plan_tensor_share(plan, rank).channels.count != plan->model.D)
+    for (int rank = enters->mesh.first; rank < enters->mesh.first + enters->mesh.devices; rank++)
+        if (plan_tensor_share(enters, rank).channels.count != plan->model.D)
             return fail(err, ERR_PLAN, "--modalities: --tensor %s cuts rows of the stream; encoders need whole rows",
-                        plan->tensor);
+                        enters->tensor);
     if (plan->optimizer->low_rank || plan->optimizer->forward_only)
         return fail(err, ERR_PLAN, "--modalities: encoders are trained by sgd, momentum or adamw, not by %s",
                     plan->optimizer->name);
@@ -70,8 +72,8 @@ enum error_code plan_check_encoders(const struct plan *plan, struct error *err)
         return fail(err, ERR_PLAN, "--modalities: clips go with causal attention, not with --mask %s",
                     attention_mask_text(&plan->model.mask).text);
     if (r->given && plan->affinity)
-        return fail(err, ERR_PLAN, "--dispatch %s: expects experts by tokens; patches that --pack places have none",
-                    plan->dispatch);
+        return fail(err, ERR_PLAN, "--dispatch speculative: expects experts by tokens; patches that --pack places have "
+                    "none");
     e = check_shards(plan, err);
     return e ? e : check_room(plan, err);
 }

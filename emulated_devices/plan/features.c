@@ -712,11 +712,6 @@ static bool loss_by_rule(const struct facts *facts, struct typed *typed)
     return !loss_rule_is_usual(&facts->plan->model.loss) && features_say(typed, "the loss of --as");
 }
 
-static bool encoders(const struct facts *facts, struct typed *typed)
-{
-    return facts->plan->encoders.kinds > 0 && features_say(typed, "--modalities");
-}
-
 static bool fp64(const struct facts *facts, struct typed *typed)
 {
     return facts->plan->dtype == F64 && say_dtype(facts, typed);

@@ -49,7 +49,8 @@ struct interval plan_microbatch(const struct plan *plan, int dp, int micro)
     const int parts = plan_parts(plan), part = dp % parts;
     /* Sections may have other numbers of copies: all cut the same microbatches. */
     if (plan->layers.count > 0) {
-        const struct interval all = block_at(plan->B, plan->micros, micro), own = plan->rows
+        const struct interval all = plan->batches ? batch_plan_at(plan->batches, plan->batch_step, 0, micro)
+            : block_at(plan->B, plan->micros, micro), own = plan->rows
             ? share_of_rows(plan->rows, parts, all.count, part) : block_at(all.count, parts, part);
         return interval_moved(own, all.first);
     }

@@ -273,11 +273,8 @@ static inline bool plan_has_tier(const struct plan *plan)
     return plan->data.offload != 0 || plan->offload_activations;
 }
 
-/** Whether devices' tokens may differ from step to step. */
-static inline bool plan_changes(const struct plan *plan)
-{
-    return plan->batches || plan_follows_data(plan) || plan_shuffles(plan);
-}
+/** Whether devices' tokens may differ from step to step; with sections, those of any section. */
+bool plan_changes(const struct plan *);
 
 /** The facts from which an attention scheme plans a microbatch with at least one sequence, causal samples.
  *  @return OK, for context_load_free; or ERR_MEMORY, with nothing to free. */

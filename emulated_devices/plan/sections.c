@@ -17,7 +17,11 @@ enum error_code sections_open(struct sections *sections, const struct plan *plan
                                    .stage = calloc((size_t)count, sizeof *sections->stage),
                                    .first = calloc((size_t)count + 1, sizeof *sections->first),
                                    .rows = calloc((size_t)count, sizeof *sections->rows) };
-    for (int i = 0; i < count && sections->at; i++) sections->at[i] = *plan, sections->at[i].sections = NULL;
+    /* Encoders are of the whole plan: they feed the first section. */
+    for (int i = 0; i < count && sections->at; i++) {
+        sections->at[i] = *plan;
+        sections->at[i].sections = NULL, sections->at[i].encoders = (struct encoder_request){ 0 };
+    }
     if (sections->at && sections->stage && sections->first && sections->rows) return OK;
     sections_free(sections);
     return fail(err, ERR_MEMORY, "no memory for a plan of %d sections", count);
@@ -130,11 +134,19 @@ const struct plan *plan_of_device(const struct plan *plan, int rank)
     return plan;
 }
 
+bool plan_changes(const struct plan *plan)
+{
+    if (plan->sections == NULL) return plan->batches || plan_follows_data(plan) || plan_shuffles(plan);
+    bool changes = false;
+    for (int i = 0; i < plan->sections->count; i++) changes = changes || plan_changes(&plan->sections->at[i]);
+    return changes;
+}
+
 bool plan_routes_rows(const struct plan *plan)
 {
-    bool routes = plan_follows_data(plan) || plan_cuts_experts(plan);
-    for (int i = 0; plan->sections && i < plan->sections->count; i++)
-        routes = routes || plan_cuts_experts(&plan->sections->at[i]);
+    if (plan->sections == NULL) return plan_follows_data(plan) || plan_cuts_experts(plan);
+    bool routes = false;
+    for (int i = 0; i < plan->sections->count; i++) routes = routes || plan_routes_rows(&plan->sections->at[i]);
     return routes;
 }
 
@@ -290,6 +302,7 @@ enum error_code sections_check(struct plan *plan, struct error *err)
     if (!e) e = check_balance(plan, err);
     if (!e) e = check_tied(plan, err);
     if (!e) e = check_schedule(plan, err);
+    if (!e) e = plan_check_encoders(plan, err);
     for (int s = 0, i = 0; s < all->stages && !e; s++) {
         plan->first_layer[s] = (int)all->at[i].layers.first;
         while (i < all->count && all->stage[i] == s) i++;

@@ -50,7 +50,7 @@ static enum error_code plan_make_room(struct train_record *record, struct error 
 static void note_microbatches(struct plan_findings *findings, const struct trainer *trainer)
 {
     int used = 0;
-    if (trainer->section) return;               /* schemes that choose microbatches are refused in sections */
+    if (trainer->section) return;               /* no scheme chooses microbatches of sections */
     for (int i = 0; i < trainer->plan.micros; i++) used += trainer->stage[0].micro[i].plan.tokens > 0;
     if (findings->most_micros == 0 || used < findings->fewest_micros) findings->fewest_micros = used;
     if (used > findings->most_micros) findings->most_micros = used;

@@ -71,13 +71,13 @@ static struct tensor zeros_1d(enum dtype dtype, int64_t n)
 static enum error_code encoder_no_memory(struct error *err) { return fail(err, ERR_MEMORY, "no memory for encoders"); }
 
 /* One encoder's tensors that stay from step to step. */
-static bool open_encoder(struct serial_encoders *encoders, int m, uint64_t seed, int states)
+static bool open_encoder(struct serial_encoders *encoders, int m, const struct ops *op, uint64_t seed, int states)
 {
     const int64_t n = encoder_counts(&modalities[m], encoders->D);
     const bool narrow = dtype_is_narrow(encoders->dtype);
     const enum dtype wide = dtype_wide(encoders->dtype);
     encoders->w[m] = zeros_1d(encoders->dtype, n);
-    encoders->g[m] = zeros_1d(narrow ? ops_for(encoders->dtype)->sums : encoders->dtype, n);
+    encoders->g[m] = zeros_1d(op->sums, n);
     encoders->master[m] = narrow ? zeros_1d(wide, n) : encoders->w[m];
     bool ok = encoders->w[m].data && encoders->g[m].data && encoders->master[m].data;
     for (int i = 0; i < states; i++)
@@ -89,12 +89,12 @@ static bool open_encoder(struct serial_encoders *encoders, int m, uint64_t seed,
     return true;
 }
 
-enum error_code serial_encoders_open(struct serial_encoders *encoders, int kinds, int64_t D, enum dtype dtype,
+enum error_code serial_encoders_open(struct serial_encoders *encoders, int kinds, int64_t D, const struct ops *op,
                                      uint64_t seed, int states, struct error *err)
 {
     bool ok = true;
-    *encoders = (struct serial_encoders){ .kinds = kinds, .D = D, .dtype = dtype };
-    for (int m = 0; m < kinds && ok; m++) ok = open_encoder(encoders, m, seed, states);
+    *encoders = (struct serial_encoders){ .kinds = kinds, .D = D, .dtype = op->dtype };
+    for (int m = 0; m < kinds && ok; m++) ok = open_encoder(encoders, m, op, seed, states);
     return ok ? OK : encoder_no_memory(err);
 }
 

@@ -103,7 +103,7 @@ struct serial_encoders {
     int32_t *at;                        /* [B*S] the patch of each row of the batch, or -1 */
 };
 
-enum error_code serial_encoders_open(struct serial_encoders *, int kinds, int64_t D, enum dtype, uint64_t seed,
+enum error_code serial_encoders_open(struct serial_encoders *, int kinds, int64_t D, const struct ops *, uint64_t seed,
                                      int states, struct error *);
 void serial_encoders_close(struct serial_encoders *);
 

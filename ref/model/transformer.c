@@ -339,15 +339,19 @@ void transformer_zero_gradients(struct transformer *model)
     for (int i = 0; i < model->params; i++) memset(model->g[i].data, 0, tensor_bytes(model->g[i]));
 }
 
-double transformer_gradient_norm(const struct transformer *model)
+double transformer_norm_with(const struct transformer *model, const struct tensor beside[], int count)
 {
     double sum = 0;
     if (model->config.exact) {
         /* As on devices, the sum of squares of exact sums is exact, too. */
         struct exact_sum squares = { .infinite = 0 };
         for (int i = 0; i < model->params; i++) exact_add_squares(&squares, model->g[i]);
+        for (int i = 0; i < count; i++) exact_add_squares(&squares, beside[i]);
         return sqrt(exact_value(&squares));
     }
     for (int i = 0; i < model->params; i++) sum += ops_squares(model->ops, model->g[i]);
+    for (int i = 0; i < count; i++) sum += ops_squares(model->ops, beside[i]);
     return sqrt(sum);
 }
+
+double transformer_gradient_norm(const struct transformer *model) { return transformer_norm_with(model, NULL, 0); }

@@ -165,4 +165,7 @@ void transformer_move_biases(struct transformer *);
 /** The square root of the sum of squares of all gradients, including loss_scale. */
 double transformer_gradient_norm(const struct transformer *);
 
+/** Likewise, of the gradients of all parameters and of tensors beside them, such as those of encoders. */
+double transformer_norm_with(const struct transformer *, const struct tensor beside[], int count);
+
 #endif

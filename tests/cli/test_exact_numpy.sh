@@ -34,6 +34,16 @@ test_llama() {
     agrees mistral-broad --cp 2
 }
 
+# Parallel streams: prefixes, which queries of a stream see beside their tokens, and the mean that a network weighs.
+test_streams() {
+    has_python || return 0
+    agrees parscale-tied --dtype bf16
+    agrees parscale-grouped --cp 2 --attention streams
+    rule=exact2
+    agrees parscale-grouped --dp 2 --tp 2
+    rule=exact
+}
+
 test_two_slices() {
     has_python || return 0
     rule=exact2
@@ -98,5 +108,5 @@ test_options_that_store_elsewhere() {
     done
 }
 
-run_tests test_gpt test_llama test_two_slices test_a_wrong_bit_is_named test_files_have_known_formats \
+run_tests test_gpt test_llama test_streams test_two_slices test_a_wrong_bit_is_named test_files_have_known_formats \
     test_a_checkpoint_keeps_the_word test_options_that_store_elsewhere

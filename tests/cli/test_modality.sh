@@ -64,6 +64,18 @@ test_checkpoint() {
     run train $model --data "$text" --modalities 2 --dp 2 --sharded --save out; expect_status 2; expect_error '--modalities: not with --sharded: encoders are saved whole'
 }
 
+# With exact sums neither the mesh nor who encodes a clip changes a bit, and --check ref compares with ==.
+test_exact() {
+    local bits more
+    make_text
+    run train $model --data "$text" --modalities 2 --steps 2 --arithmetic exact --check ref; expect_status 0
+    bits=$(grep -oE 'fingerprint [0-9a-f]{16}' <<<"$out")
+    for more in '--dp 2 --zero 3 --encoders apart' '--tp 2 --tensor 1d-sp --bridge-chunks 2' '--pp 2 --micro 2 --recompute full'; do
+        run train $model --data "$text" --modalities 2 --steps 2 --arithmetic exact --check ref $more; expect_status 0
+        expect_out "$bits, on every layout"; expect_out '^OK: .* compared with ==, sums before they round'
+    done
+}
+
 # The papers' claims, as rows of a table.
 test_claims() {
     run bench published --only modalities; expect_status 0; expect_out 'at least 0.9  yes'; expect_out '^  1 of 1 hold$'
@@ -79,8 +91,9 @@ test_refusals() {
     run train --modalities 1 --tp 4 --tensor 2d;        expect_status 2; expect_error 'cuts rows of the stream; encoders need whole rows'
     run train --modalities 1 --seq 4;                   expect_status 2; expect_error '--modalities 1: the image encoder would never have a token: a clip has 3 patches or more'
     run train --modalities 1 --dp 4 --data-parallel diloco; expect_status 2; expect_error '--data-parallel diloco trains its replicas apart; an encoder is of all of them'
+    run plan --modalities 1 --seq 24 --cp 2 --attention usp --head-parallel 4; expect_status 2; expect_error '--head-parallel 4: must be a divisor of --cp 2'
     run plan --modalities 1 --dtype bf16 --memory-of megatron; expect_status 2; expect_error 'trains a model of text: plan without --modalities'
     expect_nothing
 }
 
-run_tests test_run test_overflow test_packed test_plan test_checkpoint test_claims test_refusals
+run_tests test_run test_overflow test_packed test_plan test_checkpoint test_exact test_claims test_refusals

@@ -71,6 +71,17 @@ test_bits() {
     bits=$(grep -oE 'fingerprint [0-9a-f]{16}' <<<"$out")
     run train $model --data "$text" --plan seven.yaml --steps 2 --arithmetic exact;    expect_status 0
     expect_out "$bits, on every layout"
+    printf 'orrery batches 1\n2 1\n5 3\n' >uneven
+    run train --model llama-tiny:L=4 --data "$text" --batches uneven --steps 2 --arithmetic exact;    expect_status 0
+    bits=$(grep -oE 'fingerprint [0-9a-f]{16}' <<<"$out")
+    run train --model llama-tiny:L=4 --data "$text" --batches uneven --plan seven.yaml --steps 2 --arithmetic exact --check ref;    expect_status 0
+    expect_out "$bits, on every layout";    expect_out '^OK: every activation'
+    # A sum beyond the bits is named, in whichever section.
+    run train --arithmetic exact --model tiny:L=4 --seq 20 --batch 12 --micro 2 --plan seven.yaml --steps 3 --warmup 0 --lr 1e6;    expect_status 3
+    expect_error 'step 2: h.0.attn.qkv: an exact sum is beyond the bits there are .*, so the loss is nan'
+    sed -i /recompute/d seven.yaml
+    run train --arithmetic exact --model tiny:L=4 --seq 20 --batch 12 --plan seven.yaml --steps 2 --optimizer mezo --clip 0 --mezo-eps 1e6;    expect_status 3
+    expect_error 'step 1: h.0.attn.qkv: an exact sum is beyond the bits there are'
 }
 
 # What was saved by sections is read by one device, and the other way; also the biases of routers.
@@ -184,10 +195,41 @@ test_without_gradients() {
     run train $words --data "$text" --optimizer mezo --clip 0 --perturb 2; expect_status 2; expect_error '--perturb 2: half of the copies make each pass; sections have other numbers'
 }
 
-# A refusal says why such a plan has no meaning.
-test_clashes() {
-    seven
-    run plan --model llama-tiny:L=4 --batch 12 --micro 2 --plan seven.yaml --pack 'lognormal:20,1' --attention flexsp; expect_status 2; expect_error 'plans where tokens are for all layers at once'
+# Encoders feed the first section, from all devices or from some; what they hold and send equals the formulas.
+test_clips() {
+    local words='--model llama-tiny:L=4 --batch 12 --micro 2 --seq 24 --modalities 2 --steps 2'
+    seven; make_text
+    run train $words --data "$text" --plan seven.yaml --check ref;    holds
+    run train $words --data "$text" --plan seven.yaml --encoders apart --bridge-chunks 3 --zero 3 --schedule zb-h1 --check ref;    holds
+    printf 'sections:\n  - { layers: 0-1, devices: 0-3, tp: 4, tensor: 2d }\n  - { layers: 2-3, devices: 4 }\n' >columns.yaml
+    run plan $words --plan columns.yaml;    expect_status 2;    expect_error '--tensor 2d cuts rows of the stream; encoders need whole rows'
+}
+
+# Microbatches of other sizes in each step, also without a sequence; each section cuts them over its own copies.
+test_batches() {
+    seven; make_text
+    printf 'orrery batches 1\n2 1\n5 3\n0 4\n' >uneven
+    run train --model llama-tiny:L=4 --data "$text" --plan seven.yaml --batches uneven --steps 4 --check ref;    holds
+    printf 'sections:\n  - { layers: 0-3, devices: 0-3, dp: 2, cp: 2, zero: 3 }\n  - { layers: 4, devices: 4-5, dp: 2 }\n' >deep.yaml
+    run train --model llama-tiny:L=5 --data "$text" --plan deep.yaml --batches uneven --steps 3 --offload activations;    expect_status 0
+    expect_out 'and those of the slow tier, equal the formulas'
+    printf 'orrery batches 1\n2 1 | 3 1\n' >copies
+    run plan --model llama-tiny:L=4 --plan seven.yaml --batches copies;    expect_status 2;    expect_error '--batches: its steps have 2 copies; with --plan they have one'
+}
+
+# Sections whose schemes plan where tokens are, or adapt to what routers choose, box anew in each step.
+test_planned_by_data() {
+    local scheme
+    make_text
+    for scheme in hdp flexsp; do
+        printf 'sections:\n  - { layers: 0-1, devices: 0-1, attention: %s, cp: 2 }\n  - { layers: 2-3, devices: 2-4, attention: %s, cp: 3 }\n' $scheme $scheme >plan.yaml
+        run train $model --data "$text" --pack lognormal:20,1 --plan plan.yaml --steps 2 --check ref;    expect_status 0;    expect_out '^OK: every activation'
+    done
+    run plan $model --pack lognormal:20,1 --plan plan.yaml --micro-tokens 100;    expect_status 2;    expect_error 'chooses microbatches, and not with --batches, --plan'
+    for scheme in tutel fssdp speculative; do
+        printf 'sections:\n  - { layers: 0-1, devices: 0-3, tp: 2, ep: 2, dispatch: %s }\n  - { layers: 2-3, devices: 4-5, ep: 2, dispatch: %s }\n' $scheme $scheme >plan.yaml
+        run train --model mixtral-tiny:L=4 --batch 12 --micro 2 --data "$text" --plan plan.yaml --balance-over sequence --steps 3 --check ref;    holds
+    done
 }
 
 # Equal devices of each stage run once, and say what all of them do.
@@ -201,4 +243,4 @@ test_folded() {
     run plan ${words/--batch 16/--batch 18}; expect_status 0; expect_out 'copies have different numbers of sequences'
 }
 
-run_tests test_without_gradients test_clashes test_folded test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused
+run_tests test_without_gradients test_clips test_batches test_planned_by_data test_folded test_beside_one_device test_tied test_mixture test_routers test_bits test_saved test_planned test_rows test_storage test_golden test_refused

@@ -69,7 +69,7 @@ static void check_ends(const struct boxing *all, int devices)
 static void check_boundary(const struct plan *from, const struct plan *to, int devices, int micro, bool gradient)
 {
     struct boxing all[8];
-    const int64_t D = from->model.D, elements = from->B * from->S * D;
+    const int64_t D = from->model.D, elements = plan_stream_rows(from) * D;
     int *const counts = calloc(3 * (size_t)elements, sizeof *counts);
     int sent = 0, received = 0;
     assert_non_null(counts);
@@ -92,7 +92,7 @@ static void test_drawn(void **state)
         for (int draw = 0; draw < 8; draw++) {
             struct plan plan;
             struct sections sections;
-            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, &err), OK);
+            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, SUMS_ROUND, &err), OK);
             for (int s = 1; s < sections.count; s++) {
                 const struct plan *const before = &sections.at[s - 1], *const after = &sections.at[s];
                 check_boundary(before, after, devices, plan.micros - 1, false);
@@ -130,8 +130,47 @@ static void test_spread(void **state)
     sections_free(&sections);
 }
 
+/* Elements of one column: device i of a side has so many from a first one on. */
+static void give(struct boxing_side *side, const struct plan *plan, const int64_t (*has)[2])
+{
+    assert_int_equal(boxing_side_open(side, plan, &err), OK);
+    for (int i = 0; i < plan->mesh.devices; i++) {
+        intervals_add(&side->part[i].rows, (struct interval){ has[i][0], has[i][1] });
+        intervals_add(&side->part[i].cols, (struct interval){ 0, 1 });
+    }
+}
+
+/* Two parts of each side are alike if turning both leaves any devices as many elements in common. */
+static void test_sides_alike(void **state)
+{
+    enum { ALL = 16 };
+    static const struct { const char *what; int one, other; int64_t has[2][4][2]; bool alike; } of[] = {
+        { "tp 2, dp 2 in shards at both ends", 4, 4,
+          { { { 0, 4 }, { 8, 4 }, { 4, 4 }, { 12, 4 } }, { { 0, 4 }, { 8, 4 }, { 4, 4 }, { 12, 4 } } }, true },
+        { "shards of tp 2 at one end, all at the other", 4, 2,
+          { { { 0, 4 }, { 8, 4 }, { 4, 4 }, { 12, 4 } }, { { 0, ALL }, { 0, ALL } } }, true },
+        { "shards of tp 2 at one end, of tp 1 at the other", 4, 2,
+          { { { 0, 4 }, { 8, 4 }, { 4, 4 }, { 12, 4 } }, { { 0, 8 }, { 8, 8 } } }, false },
+        { "parts of other sizes", 2, 2, { { { 0, 9 }, { 9, 7 } }, { { 0, ALL }, { 0, ALL } } }, false },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct plan plan[2] = { case_plan(1, 1, 1), case_plan(1, 1, 1) };
+        struct boxing_side side[2];
+        plan[0].mesh.devices = of[i].one, plan[1].mesh.devices = of[i].other;
+        for (int s = 0; s < 2; s++) give(&side[s], &plan[s], of[i].has[s]);
+        for (int s = 0; s < 2; s++)
+            if (boxing_sides_alike(&side[s], &side[1 - s], 2) != of[i].alike) {
+                print_error("%s: %s\n", of[i].what, of[i].alike ? "not alike" : "alike");
+                assert_true(false);
+            }
+        for (int s = 0; s < 2; s++) boxing_side_close(&side[s]);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_drawn), cmocka_unit_test(test_spread) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_drawn), cmocka_unit_test(test_spread),
+                                        cmocka_unit_test(test_sides_alike) };
     return cmocka_run_group_tests_name("boxing", tests, NULL, NULL);
 }

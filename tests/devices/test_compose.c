@@ -133,7 +133,6 @@ static void take(struct plan *p, enum feature f)
         p->model.mixture.balance.over = OVER_MICROBATCH;
         break;
     case HAS_loss_by_rule: p->model.loss.smoothing = 0.125; break;
-    case HAS_encoders: p->encoders.kinds = 1; break;
     case HAS_tiles: p->data.tiles = 3; break;
     case HAS_quantized_weights: p->data.quantise_weights = codes; break;
     case HAS_quantized_gradients: p->data.quantise_gradients = codes; break;
@@ -295,6 +294,19 @@ static void test_a_refusal_names_both_flags(void **state)
     assert_non_null(strstr(err.text, "; use --tensor 1d, 1d-sp or 1d-sp-keep"));
 }
 
+/* What the command line cannot say, a plan made by hand can: a bucket of nothing is refused, not waited for. */
+static void test_a_bucket_has_bytes(void **state)
+{
+    struct error err;
+    struct plan p = case_plan(2, 1, 1);
+    (void)state;
+    p.data.bucket = 0;
+    assert_int_equal(plan_check(&p, &err), ERR_PLAN);
+    assert_string_equal(err.text, "--bucket 0: a bucket has at least 1 byte; 25M is usual");
+    p.data.bucket = 1;
+    assert_int_equal(plan_check(&p, &err), OK);
+}
+
 int main(void)
 {
     add_rounding();
@@ -302,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_each_row_refuses_a_plan_that_no_other_row_refuses),
         cmocka_unit_test(test_no_pair_is_there_twice),
         cmocka_unit_test(test_a_refusal_names_both_flags),
+        cmocka_unit_test(test_a_bucket_has_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

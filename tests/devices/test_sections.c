@@ -10,15 +10,13 @@
 static struct error err;
 static struct outcome o;
 
-static void test_drawn(void **state)
+static void hold_drawn(enum exact_rule rule, int draws)
 {
-    const int draws = tier_now() == TIER_VERIFY ? 84 : 6;
-    (void)state;
     for (int n = 0; n < draws; n++) {
         struct plan plan;
         struct sections sections;
         char text[1000];
-        ASSERT_ALL(case_draw_sections(&plan, &sections, test_size, n, &err) == OK, "%d: %s", n, err.text);
+        ASSERT_ALL(case_draw_sections(&plan, &sections, test_size, n, rule, &err) == OK, "%d: %s", n, err.text);
         sections_describe(&plan, text, sizeof text);
         ASSERT_ALL(case_run(&plan, &o, &err) == OK, "%d: %s: %s", n, text, err.text);
         ASSERT_ALL(o.verdict.code == OK, "%d: %s, %s, %d microbatches, %s: %s", n, plan.model.name, plan.schedule,
@@ -27,8 +25,21 @@ static void test_drawn(void **state)
     }
 }
 
+static void test_drawn(void **state)
+{
+    (void)state;
+    hold_drawn(SUMS_ROUND, tier_now() == TIER_VERIFY ? 84 : 6);
+}
+
+/* With exact sums every number of every device is compared with ==. */
+static void test_drawn_exactly(void **state)
+{
+    (void)state;
+    hold_drawn(SUMS_EXACT, tier_now() == TIER_VERIFY ? 84 : 3);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = { MPI_TEST(test_drawn) };
+    const struct CMUnitTest tests[] = { MPI_TEST(test_drawn), MPI_TEST(test_drawn_exactly) };
     return MPI_RUN("sections", tests);
 }

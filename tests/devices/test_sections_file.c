@@ -92,7 +92,7 @@ static void test_drawn(void **state)
         for (int draw = 0; draw < 20; draw++) {
             struct plan plan;
             struct sections sections;
-            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, &err), OK);
+            assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, SUMS_ROUND, &err), OK);
             check_round(&plan, path);
             sections_free(&sections);
         }

@@ -70,7 +70,7 @@ static void test_as_autograd(void **state)
     struct serial_encoders s;
     double dy[512];
     (void)state;
-    assert_int_equal(serial_encoders_open(&s, MODALITIES, D, F64, 1, 0, &err), OK);
+    assert_int_equal(serial_encoders_open(&s, MODALITIES, D, ops_for(F64), 1, 0, &err), OK);
     place_clips(&s);
     for (int m = 0; m < MODALITIES; m++)
         for (enum encoder_param p = 0; p < ENCODER_PARAMS; p++) take(m, name[p], view(&s, m, false, p));

@@ -58,7 +58,7 @@ static struct rectangles rectangles_of(const struct part *part)
 
 /* ---- who sends what ---------------------------------------------------------------------------------------------- */
 
-static int side_devices(const struct boxing_side *side) { return side->plan->mesh.devices; }
+int boxing_side_devices(const struct boxing_side *side) { return side->plan->mesh.devices; }
 static int side_rank(const struct boxing_side *side, int i) { return side->plan->mesh.first + i; }
 
 enum error_code boxing_side_open(struct boxing_side *side, const struct plan *plan, struct error *err)
@@ -69,7 +69,7 @@ enum error_code boxing_side_open(struct boxing_side *side, const struct plan *pl
 
 void boxing_side_close(struct boxing_side *side)
 {
-    for (int i = 0; side->part && i < side_devices(side); i++) part_free(&side->part[i]);
+    for (int i = 0; side->part && i < boxing_side_devices(side); i++) part_free(&side->part[i]);
     free(side->part);
     side->part = NULL;
 }
@@ -90,14 +90,14 @@ static enum error_code open_stream(struct boxing_side *side, const struct plan *
 /* The device of another side that is as far along it as a device of this side. */
 static int across(const struct boxing_side *side, const struct boxing_side *other, int device)
 {
-    return (int)((int64_t)device * side_devices(other) / side_devices(side));
+    return (int)((int64_t)device * boxing_side_devices(other) / boxing_side_devices(side));
 }
 
 /* How far a sender is: -1 the receiver itself; then by the level of the link, then by how far its place is from that of
  * the receiver, so that neighbours ask different devices, and devices of a class likes of each other. */
 static int64_t distance(const struct boxing_side *from, const struct boxing_side *to, int sender, int receiver)
 {
-    const int a = side_rank(from, sender), b = side_rank(to, receiver), n = side_devices(from);
+    const int a = side_rank(from, sender), b = side_rank(to, receiver), n = boxing_side_devices(from);
     const struct cluster *const c = to->plan->cluster;
     if (a == b) return -1;
     const int level = c ? cluster_level(c, a, b) : 0;
@@ -113,19 +113,11 @@ static int by_distance(const void *a, const void *b)
     return (x->distance > y->distance) - (x->distance < y->distance);
 }
 
-/* From the first to the last element of an ascending list. */
-static struct interval span(const struct intervals *list)
-{
-    const struct interval none = { 0, 0 };
-    if (list->count == 0) return none;
-    return (struct interval){ list->at[0].first, interval_end(list->at[list->count - 1]) - list->at[0].first };
-}
-
 /* Whether two parts may have elements in common. */
 static bool parts_may_meet(const struct part *a, const struct part *b)
 {
-    return interval_meet(span(&a->rows), span(&b->rows)).count > 0
-        && interval_meet(span(&a->cols), span(&b->cols)).count > 0;
+    return interval_meet(intervals_span(&a->rows), intervals_span(&b->rows)).count > 0
+        && interval_meet(intervals_span(&a->cols), intervals_span(&b->cols)).count > 0;
 }
 
 /* Who makes the lists of one device. */
@@ -186,7 +178,7 @@ static void take_from(struct boxing_maker *maker, int sender, int receiver, stru
 static int sort_senders(struct boxing_maker *maker, int receiver)
 {
     int n = 0;
-    for (int i = 0; i < side_devices(&maker->from); i++)
+    for (int i = 0; i < boxing_side_devices(&maker->from); i++)
         if (parts_may_meet(&maker->from.part[i], &maker->to.part[receiver]))
             maker->order[n++] = (struct sender){ distance(&maker->from, &maker->to, i, receiver), i };
     qsort(maker->order, (size_t)n, sizeof *maker->order, by_distance);
@@ -219,7 +211,7 @@ static bool takes_part(const struct boxing_maker *maker, int receiver)
  * left, or -1 without memory. */
 static int pack_transfers(struct boxing_transfer **list, const struct boxing_side *peers, int across)
 {
-    const int devices = side_devices(peers);
+    const int devices = boxing_side_devices(peers);
     int count = 0, n = 0;
     for (int i = 0; i < devices; i++) count += (*list)[i].count > 0;
     struct boxing_transfer *const packed = calloc((size_t)count + 1, sizeof *packed);
@@ -236,7 +228,7 @@ static int pack_transfers(struct boxing_transfer **list, const struct boxing_sid
 /* Free lists that are not packed. */
 static void free_transfers(struct boxing_transfer *list, const struct boxing_side *peers)
 {
-    for (int i = 0; list && i < side_devices(peers); i++) free(list[i].at);
+    for (int i = 0; list && i < boxing_side_devices(peers); i++) free(list[i].at);
     free(list);
 }
 
@@ -269,12 +261,12 @@ enum error_code boxing_between(struct boxing *boxing, struct boxing_side *from, 
                                struct error *err)
 {
     struct boxing_maker maker = { .boxing = boxing, .rank = rank, .from = *from, .to = *to,
-                                  .order = calloc((size_t)side_devices(from), sizeof *maker.order) };
-    *boxing = (struct boxing){ .send = calloc((size_t)side_devices(to), sizeof *boxing->send),
-                               .receive = calloc((size_t)side_devices(from), sizeof *boxing->receive) };
+                                  .order = calloc((size_t)boxing_side_devices(from), sizeof *maker.order) };
+    *boxing = (struct boxing){ .send = calloc((size_t)boxing_side_devices(to), sizeof *boxing->send),
+                               .receive = calloc((size_t)boxing_side_devices(from), sizeof *boxing->receive) };
     enum error_code e = OK;
     maker.lost = !(boxing->send && boxing->receive && maker.order);
-    for (int r = 0; r < side_devices(to) && !e && !maker.lost; r++)
+    for (int r = 0; r < boxing_side_devices(to) && !e && !maker.lost; r++)
         if (takes_part(&maker, r) && !serve(&maker, r) && !maker.lost)
             e = fail(err, ERR_PLAN, "device %d needs numbers that no device of the other section has",
                      side_rank(to, r));
@@ -294,64 +286,7 @@ enum error_code boxing_between(struct boxing *boxing, struct boxing_side *from, 
     return OK;
 }
 
-/* ---- parts that are alike ---------------------------------------------------------------------------------------- */
-
-/* Whether a list is another one, moved on within a whole as a ring; no interval goes across its end. */
-static bool is_moved(const struct intervals *list, const struct intervals *of, struct interval whole, int64_t by)
-{
-    if (list->count != of->count) return false;
-    for (int i = 0; i < list->count; i++) {
-        const int64_t place = (of->at[i].first - whole.first + by) % whole.count;
-        if (list->at[i].count != of->at[i].count || list->at[i].first != whole.first + place
-            || place + of->at[i].count > whole.count) return false;
-    }
-    return true;
-}
-
-static bool has_all(const struct intervals *list, struct interval whole)
-{
-    return list->count == 1 && interval_equal(list->at[0], whole);
-}
-
-/* From the first row that a device of the side has to the last. */
-static struct interval side_rows(const struct boxing_side *side)
-{
-    struct interval whole = { 0, 0 };
-    for (int i = 0; i < side_devices(side); i++) {
-        const struct interval own = span(&side->part[i].rows);
-        if (own.count == 0) continue;
-        if (whole.count == 0) whole = own;
-        const int64_t first = own.first < whole.first ? own.first : whole.first,
-            end = interval_end(own) > interval_end(whole) ? interval_end(own) : interval_end(whole);
-        whole = (struct interval){ first, end - first };
-    }
-    return whole;
-}
-
-/* Whether the device that is a part further has the same columns, and rows that are moved on by so many. */
-static bool side_moves(const struct boxing_side *side, int parts, struct interval whole, int64_t by)
-{
-    const int n = side_devices(side);
-    bool moves = n % parts == 0;
-    for (int i = 0; i < n && moves; i++) {
-        const struct part *const own = &side->part[i], *const next = &side->part[(i + n / parts) % n];
-        moves = is_moved(&next->cols, &own->cols, (struct interval){ 0, own->dim[1] }, 0)
-            && ((has_all(&own->rows, whole) && has_all(&next->rows, whole))
-                || is_moved(&next->rows, &own->rows, whole, by));
-    }
-    return moves;
-}
-
-bool boxing_side_turns(const struct boxing_side *side, int parts)
-{
-    const struct interval whole = side_rows(side);
-    return whole.count % parts == 0 && side_moves(side, parts, whole, whole.count / parts);
-}
-
-bool boxing_side_stays(const struct boxing_side *side, int parts)
-{
-    return side_moves(side, parts, side_rows(side), 0);
-}
+/* ---- the stream -------------------------------------------------------------------------------------------------- */
 
 bool boxing_stream_turns(const struct plan *plan, int micro, bool gradient, int parts)
 {
@@ -361,8 +296,6 @@ bool boxing_stream_turns(const struct plan *plan, int micro, bool gradient, int 
     boxing_side_close(&side);
     return turns;
 }
-
-/* ---- the stream -------------------------------------------------------------------------------------------------- */
 
 enum error_code boxing_make(struct boxing *boxing, const struct plan *from, const struct plan *to, int rank, int micro,
                             bool gradient, struct error *err)

@@ -42,6 +42,9 @@ struct boxing {
 /* The parts of all devices of a plan's mesh, in the order of ranks. */
 struct boxing_side { const struct plan *plan; struct part *part; };
 
+/** The devices of a side. */
+int boxing_side_devices(const struct boxing_side *);
+
 /** Make a device's boxing from the parts of both sides, of which the device's own are taken.  Local.
  *  @return as boxing_make. */
 enum error_code boxing_between(struct boxing *, struct boxing_side *from, struct boxing_side *to, int rank,
@@ -60,10 +63,13 @@ enum error_code boxing_make(struct boxing *, const struct plan *from, const stru
                             bool gradient, struct error *);
 void boxing_free(struct boxing *);
 
-/** Whether turning a side by one of so many parts of its devices moves what they have by as large a part of the whole;
- *  or does not move that.  If both sides turn so, or both stay, devices of a class box alike (comm/folding.h). */
+/** Whether turning a side by one of so many parts of its devices moves what they have by as large a part of the whole.
+ *  If both sides turn so, devices of a class box alike (comm/folding.h). */
 bool boxing_side_turns(const struct boxing_side *, int parts);
-bool boxing_side_stays(const struct boxing_side *, int parts);
+
+/** Whether turning both sides by a part leaves any of their devices as many elements in common, however each side cuts
+ *  them.  Elements are rows of one column.  False without memory. */
+bool boxing_sides_alike(const struct boxing_side *, const struct boxing_side *, int parts);
 
 /** Whether the stream of a microbatch turns so, or its gradient; also false without memory. */
 bool boxing_stream_turns(const struct plan *, int micro, bool gradient, int parts);

@@ -78,15 +78,19 @@ static struct held activations(const struct trainer *trainer)
 
 void sections_note_held(struct trainer *trainer)
 {
-    const struct held h = activations(trainer);
+    const struct encoders_held beside = encoders_activations(trainer);
+    struct held h = activations(trainer);
+    h.peak = larger(h.peak + beside.during, beside.most);
+    h.together = larger(h.together + beside.during, beside.most);
     trainer->held = (struct held){ .peak = larger(trainer->held.peak, h.peak),
                                    .together = larger(trainer->held.together, h.together) };
 }
 
-/* If experts' rows are known only after routing, the largest step counts. */
+/* If rows, routings or clips are known only in a step, the largest step counts. */
 static struct held activations_held(const struct trainer *trainer)
 {
-    return plan_routes_rows(&trainer->plan) ? trainer->held : activations(trainer);
+    const bool noted = plan_routes_rows(&trainer->plan) || trainer->held.peak > 0;
+    return noted && sections_differ_by_step(&trainer->plan) ? trainer->held : activations(trainer);
 }
 
 /* ---- weights and gradients that exist for a while ---------------------------------------------------------------- */
@@ -160,13 +164,19 @@ static struct model_state most_beside(const struct trainer *trainer)
     return most;
 }
 
+/* Encoders and the model need memory for a while at different times; but weights that are gathered once for forward
+ * and backward stay through the passes of the model. */
 uint64_t sections_peak(const struct trainer *trainer, enum arena_tag tag)
 {
-    const struct model_state kept = kept_by_all(trainer), beside = most_beside(trainer);
+    const struct model_state kept = kept_by_all(trainer), beside = most_beside(trainer),
+        more = encoders_resident(trainer), passing = encoders_passing(trainer);
+    const bool once = trainer->data.shards.once;
     switch (tag) {
-    case PARAMETERS: return kept.weights + beside.weights;
-    case GRADIENTS: return kept.gradients + beside.gradients;
-    case OPTIMIZER: return kept.optimizer + beside.optimizer;
+    case PARAMETERS:
+        return kept.weights + more.weights
+            + (once ? beside.weights + passing.weights : larger(beside.weights, passing.weights));
+    case GRADIENTS: return kept.gradients + more.gradients + larger(beside.gradients, passing.gradients);
+    case OPTIMIZER: return kept.optimizer + more.optimizer + larger(beside.optimizer, passing.optimizer);
     case ACTIVATIONS: return activations_held(trainer).peak;
     default: return 0;
     }
@@ -179,5 +189,6 @@ uint64_t sections_least(const struct trainer *trainer)
     uint64_t at_once = larger(activations_held(trainer).together, larger(beside.weights, beside.gradients));
     for (int i = 0; i < trainer->plan.sections->count; i++)
         at_once = larger(at_once, data_step_buffers(&trainer->section[i].data));
-    return kept.weights + kept.gradients + kept.optimizer + at_once;
+    const struct model_state more = encoders_resident(trainer);
+    return kept.weights + kept.gradients + kept.optimizer + more.weights + more.gradients + more.optimizer + at_once;
 }

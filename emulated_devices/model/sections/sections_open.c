@@ -72,7 +72,8 @@ static enum error_code make_crossing(struct boxing *boxing, enum crossing crossi
 static enum error_code open_crossing(struct boundary *boundary, enum crossing crossing, const struct trainer *trainer,
                                      int section, struct error *err)
 {
-    const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
+    const struct plan *const before = &trainer->section[section - 1].plan,
+        *const after = &trainer->section[section].plan;
     const bool back = crosses_back(crossing);
     const int rank = trainer->comm->rank, M = trainer->plan.micros;
     enum error_code e = OK;
@@ -85,10 +86,11 @@ static enum error_code open_crossing(struct boundary *boundary, enum crossing cr
     return e;
 }
 
-/* Whether two microbatches of a section give each copy as many sequences. */
+/* Whether two microbatches of a section give each copy as many sequences, and nothing of their data decides who has
+ * which tokens. */
 static bool cut_alike(const struct plan *section, int one, int other)
 {
-    bool alike = true;
+    bool alike = one == other || !(plan_follows_data(section) || plan_shuffles(section));
     for (int dp = 0; dp < section->mesh.size[DP] && alike; dp++)
         alike = plan_microbatch(section, dp, one).count == plan_microbatch(section, dp, other).count;
     return alike;
@@ -113,7 +115,8 @@ static enum error_code find_likes(struct boundary *boundary, const struct plan *
 static enum error_code open_boundary(struct boundary *boundary, const struct trainer *trainer, int section,
                                      struct error *err)
 {
-    const struct plan *const before = &trainer->plan.sections->at[section - 1], *const after = before + 1;
+    const struct plan *const before = &trainer->section[section - 1].plan,
+        *const after = &trainer->section[section].plan;
     const bool sums = balance_joins_layers(&trainer->plan);
     if (!mesh_has(&before->mesh, trainer->comm->rank) && !mesh_has(&after->mesh, trainer->comm->rank)) return OK;
     enum error_code e = find_likes(boundary, before, after, err);
@@ -129,6 +132,17 @@ static void close_boundary(struct boundary *boundary, int micros)
         free(boundary->of[c]);
     }
     free(boundary->like);
+    *boundary = (struct boundary){ .like = NULL };
+}
+
+enum error_code sections_box(struct trainer *trainer, struct error *err)
+{
+    enum error_code e = OK;
+    for (int i = 1; i < trainer->plan.sections->count && !e; i++) {
+        close_boundary(&trainer->boundary[i], trainer->plan.micros);
+        e = open_boundary(&trainer->boundary[i], trainer, i, err);
+    }
+    return e;
 }
 
 /* ---- all of them ------------------------------------------------------------------------------------------------- */
@@ -153,6 +167,18 @@ static enum error_code make_times(struct trainer *trainer, struct error *err)
     return trainer->times && trainer->counted ? OK : fail(err, ERR_MEMORY, "no memory for times of a list of actions");
 }
 
+/* The step of a batch plan that holds most counts. */
+static enum error_code note_steps(struct trainer *trainer, struct error *err)
+{
+    enum error_code e = OK;
+    for (int s = trainer->plan.batches->steps - 1; s >= 0 && !e; s--) {
+        for (int i = 0; i < trainer->plan.sections->count && !e; i++)
+            e = trainer_cut_step(&trainer->section[i], s, err);
+        if (!e) sections_note_held(trainer);
+    }
+    return e;
+}
+
 enum error_code sections_outline(struct trainer *trainer, struct error *err)
 {
     const struct sections *const all = trainer->plan.sections;
@@ -168,6 +194,7 @@ enum error_code sections_outline(struct trainer *trainer, struct error *err)
         trainer->section[i].data.hyper = &trainer->plan.hyper;
         if (!e && i > 0) e = open_boundary(&trainer->boundary[i], trainer, i, err);
     }
+    if (!e && trainer->plan.batches) e = note_steps(trainer, err);
     if (!e) e = tied_open(&trainer->tied, trainer, err);
     if (!e) e = make_times(trainer, err);
     if (!e && plan_routes_rows(&trainer->plan)) sections_note_held(trainer);       /* as if no rows came */

@@ -207,7 +207,7 @@ static enum error_code sections_passes(struct trainer *trainer, double *loss, st
     const int count = trainer->plan.sections->count;
     for (int i = 0; i < count; i++)
         if (trainer_takes_part(&trainer->section[i]))
-            trainer->section[i].stage->loss = 0, stage_begin_sums(trainer->section[i].stage);
+            trainer->section[i].stage->loss = 0;
     const enum error_code e = sections_pass(trainer, err);
     *loss = 0;
     for (int i = 0; i < count; i++)
@@ -233,7 +233,7 @@ static enum error_code sections_losses(struct trainer *trainer, struct step_resu
     if (!e) e = result_reduce(trainer, sums, 2, SUM, err);
     for (int side = 0; side < 2; side++) out->side[side] = sums[side] / counted;
     out->loss = (out->side[0] + out->side[1]) / 2, out->slope = mezo_slope(out->side, eps), out->loss_scale = 1;
-    return e;
+    return e ? e : trainer_share_lost(trainer, fmax(sums[0], sums[1]), out, err);
 }
 
 /* Sum loss and norm over all devices: each loss, and each element of a gradient, is counted on one. */
@@ -251,6 +251,9 @@ static enum error_code sections_share(struct trainer *trainer, double loss, stru
         exact_to_numbers(&own, own_numbers);
         for (int k = 0; k < EXACT_LIMBS; k++) number[1 + k] += own_numbers[k];
     }
+    exact_from_numbers(&squares, number + 1);
+    encoders_norm_part(trainer, &squares);
+    exact_to_numbers(&squares, number + 1);
     enum error_code e = result_reduce(trainer, number, RESULT_NUMBERS, SUM, err);
     if (!e) e = routers_loss(trainer, &routers, err);
     exact_from_numbers(&squares, number + 1);
@@ -259,35 +262,58 @@ static enum error_code sections_share(struct trainer *trainer, double loss, stru
     trainer->norm = out->norm = sqrt(exact_value(&squares)) / out->loss_scale;
     routers_name_lost(trainer, trainer->routers.lost ? *trainer->routers.lost : INFINITY, out);
     out->loss = number[0] / (double)(trainer->labels ? trainer->labels : 1) + routers;
+    return e ? e : trainer_share_lost(trainer, number[0], out, err);
+}
+
+/* Read the batch, and hand every section its tokens. */
+static enum error_code sections_take_batch(struct trainer *trainer, struct error *err)
+{
+    trainer_read_batch(trainer);
+    encoders_drop_batch(trainer);
+    enum error_code e = OK;
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
+        struct trainer *const part = &trainer->section[i];
+        part->skipped = trainer->skipped, part->loss_scale = trainer->loss_scale;
+        e = trainer_take_step(part, err);
+    }
+    if (!e && plan_changes(&trainer->plan)) e = sections_box(trainer, err);
+    if (!e && plan_changes(&trainer->plan)) trainer_note_begun(trainer);
+    if (!e) e = trainer_take_clips(trainer, err);
+    for (int i = 0; i < trainer->plan.sections->count && !e; i++) {
+        struct trainer *const part = &trainer->section[i];
+        if (!trainer_takes_part(part)) continue;
+        e = trainer_hand_batch(part, err);
+        trainer->labels = part->labels, trainer->counted[0] = part->counted[0];
+    }
     return e;
+}
+
+/* The passes of a step with gradients, and their reduction. */
+static enum error_code sections_reduced_passes(struct trainer *trainer, double *loss, struct error *err)
+{
+    enum error_code e = encoders_forward(trainer, err);
+    if (!e) e = sections_passes(trainer, loss, err);
+    for (int i = trainer->plan.sections->count - 1; i >= 0 && !e && !forward_only(trainer); i--)
+        if (trainer_takes_part(&trainer->section[i])) e = trainer_reduce(&trainer->section[i], err);
+    if (!e && trainer->tied && !forward_only(trainer)) e = tied_reduce(trainer->tied, trainer, err);
+    return e ? e : encoders_backward(trainer, err);
 }
 
 enum error_code sections_gradients(struct trainer *trainer, struct step_result *out, struct error *err)
 {
-    enum error_code e = OK;
     double loss = 0;
-    const int count = trainer->plan.sections->count;
-    trainer_read_batch(trainer);
-    for (int i = 0; i < count && !e; i++) {
-        struct trainer *const part = &trainer->section[i];
-        if (!trainer_takes_part(part)) continue;
-        part->step = trainer->step, part->skipped = trainer->skipped, part->loss_scale = trainer->loss_scale;
-        e = trainer_take_batch(part, err);
-        trainer->labels = part->labels, trainer->counted[0] = part->counted[0];
-    }
+    enum error_code e = sections_take_batch(trainer, err);
     routers_begin(trainer);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < trainer->plan.sections->count; i++)
         if (trainer_takes_part(&trainer->section[i])) routers_lend(trainer, &trainer->section[i]);
     trainer->updated = 0;
-    if (!e) e = draws(trainer) ? sections_losses(trainer, out, err) : sections_passes(trainer, &loss, err);
-    for (int i = count - 1; i >= 0 && !e && !forward_only(trainer); i--)
-        if (trainer_takes_part(&trainer->section[i])) e = trainer_reduce(&trainer->section[i], err);
-    if (!e && trainer->tied && !forward_only(trainer)) e = tied_reduce(trainer->tied, trainer, err);
+    trainer_begin_sums(trainer);
+    if (!e) e = draws(trainer) ? sections_losses(trainer, out, err) : sections_reduced_passes(trainer, &loss, err);
     if (!e && !draws(trainer)) e = sections_share(trainer, loss, out, err);
     if (e) comm_give_up(trainer->comm, err);
     messages_have_ended(trainer->comm, "at the end of a step's passes");
-    /* Now the routings are known. */
-    if (plan_routes_rows(&trainer->plan)) sections_note_held(trainer);
+    /* Now routings and clips are known. */
+    if (sections_differ_by_step(&trainer->plan)) sections_note_held(trainer);
     return OK;
 }
 
@@ -298,6 +324,14 @@ enum error_code sections_step(struct trainer *trainer, double gradient_scale, st
         if (trainer_takes_part(&trainer->section[i])) e = trainer_step(&trainer->section[i], gradient_scale, err);
     trainer->updated++;
     return e;
+}
+
+void sections_adapt(struct trainer *trainer)
+{
+    for (int i = 0; i < trainer->plan.sections->count; i++) {
+        struct expert_parallel *const ep = &trainer->section[i].seams.ep;
+        if (trainer_takes_part(&trainer->section[i]) && ep->scheme->step) ep->scheme->step(ep);
+    }
 }
 
 void sections_skip_step(struct trainer *trainer)

@@ -54,6 +54,19 @@ enum error_code sections_gradients(struct trainer *, struct step_result *, struc
 enum error_code sections_step(struct trainer *, double gradient_scale, struct error *);
 void sections_skip_step(struct trainer *);
 
+/** Let the schemes that adapt to what routers chose decide for the next step. */
+void sections_adapt(struct trainer *);
+
+/** Make the boxings between sections again, for the rows that devices have in this step.  Local.
+ *  @return as boxing_make. */
+enum error_code sections_box(struct trainer *, struct error *);
+
+/** Whether what devices hold in a step is known only in it: rows, routings or clips differ. */
+static inline bool sections_differ_by_step(const struct plan *plan)
+{
+    return plan_changes(plan) || plan_routes_rows(plan) || plan->encoders.kinds > 0;
+}
+
 /** Add what a section has sent besides the formulas of its steps: before them, and of routed rows. */
 void sections_begun(const struct trainer *, int section, struct ledger *);
 

@@ -40,8 +40,7 @@ static enum error_code make_boxing(struct boxing *boxing, const struct trainer *
     enum error_code e = open_side(&before, from, index, err);
     if (!e) e = open_side(&after, to, index, err);
     const int parts = comm_folded_parts(from->comm);
-    if (!e && parts > 1 && !(boxing_side_turns(&before, parts) && boxing_side_turns(&after, parts))
-        && !(boxing_side_stays(&before, parts) && boxing_side_stays(&after, parts)))
+    if (!e && parts > 1 && !boxing_sides_alike(&before, &after, parts))
         comm_uneven(from->comm, "parts of the tied embedding are not alike");
     if (!e) e = boxing_between(boxing, &before, &after, from->comm->rank, err);
     boxing_side_close(&before), boxing_side_close(&after);

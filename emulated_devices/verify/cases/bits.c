@@ -88,6 +88,7 @@ static void add_model(uint64_t *h, const struct plan *plan)
     const int n = model_config_numbers(c, of);
     for (int i = 0; i < n; i++) ADD(*h, of[i].value);
     add_text(h, c->name), add_text(h, plan->batches ? plan->batches->digest.text : NULL);
+    ADD(*h, plan->encoders.kinds);
     ADD(*h, shape), ADD(*h, number), ADD(*h, c->mixture.balance);
     ADD(*h, c->mask.kind), ADD(*h, c->mask.value);
 }
@@ -118,6 +119,8 @@ enum error_code case_bits_key(const struct plan *plan, uint64_t *key, struct err
     add_text(key, plan->tensor), add_text(key, plan->attention), add_text(key, plan->dispatch);
     add_text(key, plan->allreduce), add_text(key, plan->optimizer->name);
     add_model(key, plan);
+    /* Who encodes a clip decides in which order gradients are added. */
+    ADD(*key, plan->encoders.placement), ADD(*key, plan->encoders.slack);
     add_levels(key, plan, &shards);
     /* Experts may be reduced over fewer copies than other parameters. */
     if (plan_cuts_experts(plan)) add_levels(key, plan, &experts);

@@ -15,7 +15,7 @@
 #include "ref/error.h"
 #include <stdbool.h>
 
-enum { COVERING_MOST_DIMENSIONS = 26 };
+enum { COVERING_MOST_DIMENSIONS = 27 };
 
 /* A case has one value of each dimension. */
 struct choice { int value[COVERING_MOST_DIMENSIONS]; };

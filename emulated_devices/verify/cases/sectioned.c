@@ -4,6 +4,7 @@
 #include "ref/model/kinds.h"
 #include "ref/numeric/philox.h"
 #include "ref/routers/router.h"
+#include <stdlib.h>
 
 /* One stream of drawn numbers. */
 struct drawing { uint64_t seed, next; };
@@ -42,25 +43,25 @@ static void draw_mesh(struct drawing *drawing, struct plan *section, struct inte
 /* All experts on each device, or parts of them over the section's devices. */
 static void draw_experts(struct drawing *drawing, struct plan *section)
 {
-    static const char *const dispatch[] = { "alltoall", "allgather", "two-step" };
+    static const char *const dispatch[] = { "alltoall", "allgather", "two-step", "tutel", "fssdp", "speculative" };
     const int devices = section->mesh.devices;
     if (devices == 1 || draw_below(drawing, 3) == 0) return;
     section->ep = draw_divisor(drawing, devices);
     section->etp = draw_divisor(drawing, devices / section->ep);
-    section->dispatch = section->ep * section->etp > 1 ? draw_word(drawing, dispatch, 3) : section->dispatch;
+    if (section->ep * section->etp > 1) case_take_experts(section, section->ep, draw_word(drawing, dispatch, 6));
 }
 
 static void draw_section(struct drawing *drawing, struct plan *section, struct interval layers,
                          struct interval devices)
 {
     static const char *const tensor[] = { "1d", "1d", "1d-sp", "1d-sp-keep", "1d-sp-overlap", "2d" },
-        *const attention[] = { "ring-zigzag", "ring", "ulysses", "allgather-kv" },
+        *const attention[] = { "ring-zigzag", "ring", "ulysses", "allgather-kv", "hdp", "flexsp" },
         *const data[] = { "ddp", "zero1", "zero2", "zero3" }, *const recompute[] = { "none", "full", "selective" };
     section->layers = layers;
     draw_mesh(drawing, section, devices);
     section->tensor = section->mesh.size[TP] > 1 ? draw_word(drawing, tensor, 6) : "1d";
     section->attention = section->mesh.size[CP] > 1 && STREAMS(&section->model) == 1
-        ? draw_word(drawing, attention, 4) : plan_usual_attention(section);
+        ? draw_word(drawing, attention, 6) : plan_usual_attention(section);
     section->data.scheme = draw_word(drawing, data, 4);
     section->recompute = section->optimizer->forward_only ? "none" : draw_word(drawing, recompute, 3);
     if (section->model.mixture.E > 0) draw_experts(drawing, section);
@@ -104,14 +105,17 @@ static void draw_mixture(struct drawing *drawing, struct plan *plan)
                                                          choices[draw_below(drawing, 3)] };
 }
 
-static void draw_model(struct drawing *drawing, struct plan *plan, int layers)
+static void draw_model(struct drawing *drawing, struct plan *plan, int layers, enum exact_rule exact)
 {
+    static const enum dtype stored[] = { F32, F32, BF16, F16 };
     int models = 0;
     while (case_model_at(models)) models++;
     *plan = case_plan(1, 1, 1);
     plan->model.L = layers, plan->model.tied = draw_below(drawing, 2) == 1;
     case_model_at(draw_below(drawing, models))->take(plan);
     if (plan->model.mlp == MLP_MIXTURE) draw_mixture(drawing, plan);
+    if (exact) plan->dtype = stored[draw_below(drawing, 4)], plan->model.exact = exact;
+    if (dtype_is_scaled(plan->dtype)) plan->loss_scale = 1024;
 }
 
 /* Where weights, gradients and state are, and how they travel: mostly as usual. */
@@ -137,8 +141,46 @@ static void draw_storage(struct drawing *drawing, struct plan *plan)
     }
 }
 
+enum { MOST_DRAWN_MICROS = 3 };
+
+/* Two steps of one copy, in which microbatches have no sequence, one or several; made once for each number of them. */
+static enum error_code sectioned_take_batches(struct plan *plan, struct error *err)
+{
+    enum { STEPS = 2, MOST = 6 };
+    static struct batch_plan of[MOST_DRAWN_MICROS + 1];
+    struct batch_plan *const batches = &of[plan->micros];
+    enum error_code e = OK;
+    if (batches->steps == 0) {
+        int *const sequences = calloc((size_t)(STEPS * plan->micros), sizeof *sequences);
+        if (sequences == NULL) return fail(err, ERR_MEMORY, "no memory for a batch plan");
+        for (int i = 0; i < STEPS * plan->micros; i++) sequences[i] = (5 + 4 * i) % MOST;
+        e = batch_plan_make(batches, STEPS, 1, plan->micros, sequences, err);
+    }
+    plan->batches = batches;
+    plan_take_step(plan, 0);
+    return e;
+}
+
+/* All sections have the same batch: mostly equal microbatches of whole sequences of text. */
+static enum error_code draw_batch(struct drawing *drawing, struct plan *plan, struct sections *sections,
+                                  struct error *err)
+{
+    const int what = draw_below(drawing, 6);
+    enum error_code e = OK;
+    plan->packed = what == 0;
+    if (what == 1) e = sectioned_take_batches(plan, err);
+    if (what == 2)
+        plan->encoders = (struct encoder_request){ .kinds = 1 + draw_below(drawing, MODALITIES),
+                                                   .placement = draw_below(drawing, 2) ? ENCODERS_APART
+                                                       : ENCODERS_EVERYWHERE,
+                                                   .chunks = 1 + draw_below(drawing, 2), .slack = 50 };
+    for (int i = 0; i < sections->count; i++)
+        sections->at[i].packed = plan->packed, sections->at[i].batches = plan->batches, sections->at[i].B = plan->B;
+    return e;
+}
+
 static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, struct sections *sections, int devices,
-                                 struct error *err)
+                                 enum exact_rule exact, struct error *err)
 {
     static const char *const schedule[] = { "1f1b", "gpipe", "zb-h1" };
     int device_end[MOST_DRAWN_STAGES], layer_end[MOST_DRAWN_SECTIONS], stage_of[MOST_DRAWN_SECTIONS], count = 0;
@@ -147,9 +189,9 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
     for (int s = 0; s < stages; s++)
         for (int n = 1 + draw_below(drawing, 2); n > 0; n--) stage_of[count++] = s;
     const int layers = count + draw_below(drawing, 3);
-    draw_model(drawing, plan, layers);
+    draw_model(drawing, plan, layers, exact);
     draw_storage(drawing, plan);
-    plan->micros = 1 + draw_below(drawing, 3);
+    plan->micros = 1 + draw_below(drawing, MOST_DRAWN_MICROS);
     plan->schedule = draw_word(drawing, schedule, 3);
     draw_cuts(drawing, layers, count, layer_end);
     enum error_code e = sections_open(sections, plan, count, err);
@@ -161,16 +203,16 @@ static enum error_code draw_plan(struct drawing *drawing, struct plan *plan, str
         e = draw_rows(drawing, sections, i, err);
     }
     plan->sections = sections;
-    return e;
+    return e ? e : draw_batch(drawing, plan, sections, err);
 }
 
 enum error_code case_draw_sections(struct plan *plan, struct sections *sections, int devices, int draw,
-                                   struct error *err)
+                                   enum exact_rule exact, struct error *err)
 {
     enum error_code e = OK;
     for (int try = 0; try < SECTIONED_TRIES; try++) {
         struct drawing drawing = { (uint64_t)draw * SECTIONED_TRIES + (uint64_t)try, (uint64_t)devices * 1000 };
-        e = draw_plan(&drawing, plan, sections, devices, err);
+        e = draw_plan(&drawing, plan, sections, devices, exact, err);
         if (e) return e;
         e = plan_check(plan, err);
         if (e != ERR_PLAN) break;

@@ -342,6 +342,18 @@ static void take_samples(struct plan *plan, int value)
     if (value == 2) plan->micro_tokens = (uint64_t)(plan->B * plan->S / plan->mesh.size[CP] + plan->S);
 }
 
+/* Encoders of every modality, whose embeddings cross in one part or in several. */
+static const struct { const char *name; enum encoder_placement placement; int chunks; } clips[] = {
+    { "text", ENCODERS_EVERYWHERE, 0 }, { "clips", ENCODERS_EVERYWHERE, 1 }, { "clips apart", ENCODERS_APART, 3 },
+};
+static const char *clips_word(int value) { return clips[value].name; }
+static void take_clips(struct plan *plan, int value)
+{
+    if (value == 0) return;
+    plan->encoders = (struct encoder_request){ .kinds = MODALITIES, .placement = clips[value].placement,
+                                               .chunks = clips[value].chunks, .slack = 50 };
+}
+
 /* Every mask, with numbers for which sequences of CASE_TOKENS tokens and samples of a few have all its ranges. */
 static const struct { const char *name; struct attention_mask mask; } masks[] = {
     { "causal", { .kind = ATTENTION_CAUSAL } },
@@ -505,6 +517,7 @@ static const struct info info[DIMENSIONS] = {
     [DIM_BATCHES]   = { "batches", ONLY_DATA | ONLY_PIPELINE, LENGTH(batches), .take_of = take_batches,
                         .words = batches },
     [DIM_SAMPLES]   = { "samples", EVERY, LENGTH(samples), take_samples, .words = samples },
+    [DIM_CLIPS]     = { "clips", EVERY, LENGTH(clips), take_clips, .word = clips_word },
     [DIM_MASK]      = { "mask", ONLY_ATTENTION, LENGTH(masks), take_mask, .word = mask_word },
     [DIM_CHUNKS]    = { "chunks", ONLY_PIPELINE, LENGTH(chunks), take_chunks, .words = chunks },
     [DIM_PLACEMENT] = { "placement", ONLY_PIPELINE, LENGTH(placements), take_placement, .words = placements },

@@ -114,8 +114,10 @@ static enum error_code run_families(struct job *job, struct cases *cases, const 
     enum error_code e = OK;
     for (int i = 0; (family = verify_family(i)) != NULL && !e; i++) {
         if (options->what && strcmp(options->what, family) != 0) continue;
-        /* Collectives and tiles have no arithmetic of their own; drawn cases say theirs. */
-        if (options->exact && (i == 0 || kind_at(i) == SPATIAL_SCHEME || kind_at(i) == SCHEME_KINDS)) continue;
+        /* Collectives and tiles have no arithmetic of their own; drawn cases say theirs, and plans take any. */
+        const bool takes = i > 0 && kind_at(i) != SPATIAL_SCHEME
+            && (kind_at(i) != SCHEME_KINDS || strcmp(family, VERIFY_PLANS) == 0);
+        if (options->exact && !takes) continue;
         e = run_family(job, cases, i, err);
     }
     if (!e && job->prints) print_count(job);
@@ -130,7 +132,7 @@ enum error_code verify_device(struct comm *world, const void *asked, struct erro
 {
     const struct verify_options *o = asked;
     struct job j = { .world = world, .speaks = world->rank == 0, .prints = world->rank == 0 && !o->quiet,
-                     .only = o->only, .part = o->part };
+                     .only = o->only, .part = o->part, .exact = o->exact };
     struct cases c;
     if (world->size > VERIFY_MOST_DEVICES)
         return fail(err, ERR_PLAN, "verify: %d devices are too many; at most %d", world->size, VERIFY_MOST_DEVICES);

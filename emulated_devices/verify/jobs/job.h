@@ -69,6 +69,7 @@ struct job {
     bool speaks, prints;                /* whether this is rank 0; whether it prints lines */
     const char *only;                   /* this run takes cases of this scheme or algorithm; NULL: of all */
     struct verify_part part;            /* the cases that this run takes */
+    enum exact_rule exact;              /* as in the options */
     int place;                          /* of the next case, over all families */
     cJSON *cases;                       /* rank 0: list of results, for --json */
     struct verify_count count;          /* cases so far by result */

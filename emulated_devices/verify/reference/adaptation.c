@@ -2,6 +2,7 @@
  * (verify/cases/case.c) calls this file after each step's passes, on every device by itself.  The first invariant
  * that does not hold ends the check with ERR_CHECK.  Without memory the code is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/adaptation.h"
+#include "emulated_devices/plan/sections.h"
 #include "emulated_devices/schemes/attention/planned/context_invariants.h"
 #include "emulated_devices/schemes/experts/expert_invariants.h"
 #include "emulated_devices/verify/reference/model_invariants.h"
@@ -235,18 +236,27 @@ static void end_step(struct adaptation *adaptation, const struct trainer *traine
     memset(now, 0, step * sizeof *now);
 }
 
-enum error_code adaptation_check(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
+/* A section is held to the tables of its own schemes. */
+static enum error_code check_schemes(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
 {
-    /* Schemes that plan or adapt are refused in sections. */
-    if (trainer->section) return OK;
-    enum error_code e = check_placement(adaptation, trainer, err);
-    if (!e) e = check_biases(adaptation, trainer, err);
-    if (!e) e = check_plans(adaptation, trainer, err);
+    adaptation->of[ADAPTS_ATTENTION].scheme = &trainer->seams.cp.scheme->head;
+    adaptation->of[ADAPTS_EXPERTS].scheme = &trainer->seams.ep.scheme->head;
+    enum error_code e = check_plans(adaptation, trainer, err);
     for (int i = 0; i < trainer->plan.micros && !e; i++) {
         e = check_order(adaptation, trainer, i, err);
         for (int c = 0; c < trainer->plan.chunks && !e; c++)
             e = check_experts(adaptation, trainer, &trainer->stage[c], i, err);
     }
+    return e;
+}
+
+enum error_code adaptation_check(struct adaptation *adaptation, const struct trainer *trainer, struct error *err)
+{
+    enum error_code e = check_placement(adaptation, trainer, err);
+    if (!e) e = check_biases(adaptation, trainer, err);
+    if (!e && trainer->section == NULL) e = check_schemes(adaptation, trainer, err);
+    for (int i = 0; trainer->section && i < trainer->plan.sections->count && !e; i++)
+        if (trainer_takes_part(&trainer->section[i])) e = check_schemes(adaptation, &trainer->section[i], err);
     end_step(adaptation, trainer);
     return e;
 }

@@ -58,6 +58,25 @@ static bool is_judged(const struct compared *c)
     return !c->reference->adopts && !(c->kind == KIND_GRADIENT && reference_overflows(c->reference));
 }
 
+/* With exact sums every number equals the one-device run's: a gradient before it is rounded, as 16 bytes. */
+static enum error_code compare_exactly(const struct compared *c, const struct encoder_piece *piece, struct tensor truth,
+                                       struct error *err)
+{
+    const size_t size = dtype_size(truth.dtype);
+    char text[48];
+    for (int64_t i = 0; i < tensor_count(truth); i++) {
+        const char *const own = (const char *)piece->numbers.data + (size_t)i * size,
+            *const expected = (const char *)truth.data + (size_t)i * size;
+        const double seen = tensor_get(piece->numbers, i), right = tensor_get(truth, i);
+        if (!piece->has[i] || memcmp(own, expected, size) == 0 || (truth.dtype != EXACT && seen == right)) continue;
+        return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d: number %lld is %.17g, and %.17g in "
+                    "the one-device run with exact sums%s", step_of(c), name_kind(c, text),
+                    modalities[c->modality].name, piece->device, (long long)i, seen, right,
+                    seen == right ? "; they differ before they are rounded" : "");
+    }
+    return compare_copies(c, piece, err);
+}
+
 static enum error_code compare_piece(void *context, const struct encoder_piece *piece, struct error *err)
 {
     const struct compared *const c = context;
@@ -73,6 +92,7 @@ static enum error_code compare_piece(void *context, const struct encoder_piece *
     const double off = sqrt(far), bound = reference_encoder_bound(c->reference, c->modality, c->kind);
     /* In fp64 an error must be small beside the numbers, too, unless rounding explains more. */
     const bool plain = truth.dtype != F64 || off <= FP64_ERROR * sqrt(norm) || bound <= FP64_BOUND * sqrt(norm);
+    if (c->trainer->plan.model.exact) return compare_exactly(c, piece, truth, err);
     if (!(off <= bound) || !plain)
         return fail(err, ERR_CHECK, "step %lld: %s of the %s encoder on device %d differ from the one-device run's "
                     "by %.3g of their norm %.3g; the bound is %.3g", step_of(c), name_kind(c, text),
@@ -84,7 +104,7 @@ static enum error_code compare_kind(struct trainer *trainer, const struct refere
                                     enum tensor_kind kind, struct error *err)
 {
     const size_t numbers = (size_t)encoder_counts(&modalities[m], trainer->plan.model.D);
-    struct compared c = { trainer, reference, m, kind, calloc(numbers, sizeof(double)), calloc(numbers, 1) };
+    struct compared c = { trainer, reference, m, kind, calloc(numbers, dtype_size(EXACT)), calloc(numbers, 1) };
     enum error_code e = c.seen && c.has ? OK : fail(err, ERR_MEMORY, "no memory to compare encoders");
     e = comm_agree(trainer->comm, e, err);
     if (!e) e = encoders_bring(trainer, m, kind, compare_piece, &c, err);

@@ -53,7 +53,8 @@ static void *copy_columns(struct tensor actual, int64_t first, int64_t cols)
 /* The plan of the layer that computes a tensor: the gradient of a layer's output is the next one's. */
 static const struct plan *plan_of(const struct trainer *trainer, const struct expected *expected)
 {
-    return plan_of_layer(&trainer->plan, expected->layer + (expected->gradient && strcmp(expected->name, "out") == 0));
+    const int layer = expected->layer + (expected->gradient && strcmp(expected->name, "out") == 0);
+    return &trainer_of_layer(trainer, layer)->plan;
 }
 
 /* The plan says which rows and columns of a whole tensor a device computes in a microbatch. */

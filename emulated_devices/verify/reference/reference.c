@@ -97,7 +97,7 @@ static enum error_code serial_open(struct serial_run *run, const struct plan *pl
             ok = t->data != NULL;
         }
     if (!ok) return fail(err, ERR_MEMORY, "no memory for the one-device run's optimizer state");
-    e = serial_encoders_open(&run->encoders, plan->encoders.kinds, plan->model.D, plan->dtype, plan->seed,
+    e = serial_encoders_open(&run->encoders, plan->encoders.kinds, plan->model.D, run->model.ops, plan->seed,
                              plan->optimizer->states, err);
     if (e) return e;
     /* Devices gather the codes of their initial masters, too. */

@@ -44,10 +44,7 @@ enum error_code reference_encode_back(const struct reference *reference, struct 
 
 double reference_gradient_norm(const struct serial_run *run)
 {
-    double squares = 0;
-    for (int m = 0; m < run->encoders.kinds; m++) squares += ops_squares(run->model.ops, run->encoders.g[m]);
-    const double norm = transformer_gradient_norm(&run->model);
-    return (run->encoders.kinds ? hypot(norm, sqrt(squares)) : norm) / run->model.loss_scale;
+    return transformer_norm_with(&run->model, run->encoders.g, run->encoders.kinds) / run->model.loss_scale;
 }
 
 /* ---- bounds ------------------------------------------------------------------------------------------------------ */
@@ -73,6 +70,8 @@ double reference_encoder_bound(const struct reference *reference, int m, enum te
 {
     const struct tensor truth = reference_encoder(reference, m, kind),
                         twin = run_encoder(&reference->twin.encoders, m, kind);
+    /* Exact sums are the same in any order: no twin measures a bound. */
+    if (reference->plan->model.exact) return 0;
     const double response = kind == KIND_GRADIENT ? 0
         : reference->encoder_response[m][kind >= KIND_STATE ? 1 + kind - KIND_STATE : 0];
     const double operations = kind == KIND_GRADIENT ? 2 : PERTURB_LAMBDA * sqrt(STEP_OPERATIONS);
@@ -169,8 +168,10 @@ enum error_code reference_step_encoders(struct reference *reference, struct step
 {
     enum error_code e = OK;
     for (int m = 0; m < reference->truth.encoders.kinds && !e; m++) {
-        e = respond(reference, m, truth, err);
-        serial_encoder_step(&reference->twin.encoders, m, reference->plan->optimizer, twin);
+        if (!reference->plan->model.exact) {
+            e = respond(reference, m, truth, err);
+            serial_encoder_step(&reference->twin.encoders, m, reference->plan->optimizer, twin);
+        }
         serial_encoder_step(&reference->truth.encoders, m, reference->plan->optimizer, truth);
     }
     return e;
