@@ -24,7 +24,7 @@ static struct call convolution_call_of(const struct tiling *tiling, const struct
                          .n = tiling_part(tiling, AZIMUTH, convolution->B * convolution->in).count,
                           .own = { own.first, own.count }, .wide = { wide.first, wide.count }, .all = { 0, f->nlat },
                           .mixing = { convolution->B, convolution->in, convolution->out, f->K,
-                                     own.count * tiling_part(tiling, AZIMUTH, f->nlon).count } };
+                                     own.count * tiling_part(tiling, AZIMUTH, f->nlon).count, convolution->groups } };
 }
 
 enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_convolution *convolution, struct tensor x,
@@ -79,7 +79,7 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
     const bool halo = convolution->form == HALO;
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
     const struct collective sum = { .in = d_weight.data, .out = d_weight.data, .reduction = SUM, .dtype = F64,
-                                    .count = convolution->out * convolution->in * f->K };
+                                    .count = convolution->out * convolution->in / convolution->groups * f->K };
     struct walk w = walk_from(tiling, cost, SIZE(c.N, f->K, c.own.count, tiling_part(tiling, AZIMUTH, f->nlon).count),
                               tensor_none, err);
     /* The gradient of the weights is a sum over all tiles. */
@@ -89,6 +89,10 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
         w.at = walk_room(&w, walk_count(w.size)), w.owned = true;
         if (!w.e) mix_backward(tiling, &c, y, weight, d_out, w.at, d_weight);
         if (!w.e) w.e = collective_run(&tiling->tiles, ALLREDUCE, NULL, &sum, err);
+    }
+    if (convolution->given) {
+        w.size[0] = 0;                                      /* nothing to copy */
+        return walk_to(&w, tensor_none);
     }
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     /* The transpose of a reduce-scatter is an allgather; that of the halo sends its rows home. */

@@ -72,14 +72,15 @@ enum convolution_form { SCATTERED, HALO };
 struct spatial_convolution {
     const struct filter *filter;                /* of the whole grid, the same on every device */
     enum convolution_form form; /* HALO: inputs beside a tile are sent; SCATTERED: partial sums of outputs */
-    int64_t B, in, out;                         /* fields, channels of each before and after */
+    int64_t B, in, out, groups;                 /* fields, channels of each before and after; groups of channels */
+    bool given;                                 /* x is no result: backward computes the weights' gradient alone */
 };
 
 /**
  * A local convolution of tiles (ref/sphere/convolution.h).
  * Collective over polar x azimuth.
  * @param x        [B, in, rows, longitudes] of this device.
- * @param weight   [out, in, K], the same on every device.
+ * @param weight   [out, in / groups, K], the same on every device.
  * @param[out] y   [B, in, K, rows, longitudes], for backward.
  * @param[out] out [B, out, rows, longitudes].
  * @param cost     as above.
@@ -88,7 +89,7 @@ enum error_code spatial_convolve(struct tiling *, const struct spatial_convoluti
                                  struct tensor weight, struct tensor y, struct tensor out, struct account *cost,
                                  struct error *);
 
-/** Backward: d_x of this device, and d_weight of all tiles, the same on each. */
+/** Backward: d_x of this device, unless x is given; and d_weight of all tiles, the same on each. */
 enum error_code spatial_convolve_backward(struct tiling *, const struct spatial_convolution *, struct tensor y,
                                           struct tensor weight, struct tensor d_out, struct tensor d_x,
                                           struct tensor d_weight, struct account *cost, struct error *);
