@@ -133,6 +133,14 @@ void filter_apply(const struct filter *filter, int64_t n, struct range inputs, c
                 }
 }
 
+int64_t filter_pairs(const struct filter *filter, struct range inputs, struct range outputs)
+{
+    int64_t pairs = 0;
+    for (int64_t e = filter->first[outputs.first]; e < filter->first[outputs.first + outputs.count]; e++)
+        pairs += filter->row[e] >= inputs.first && filter->row[e] < inputs.first + inputs.count;
+    return pairs;
+}
+
 /* d_x is the transpose of filter_apply: each point of the filter sends d_y back to the row that it read. */
 void filter_apply_transposed(const struct filter *filter, int64_t n, struct range inputs, double *d_x,
                              struct range outputs, const double *d_y)

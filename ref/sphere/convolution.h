@@ -41,6 +41,9 @@ void filter_close(struct filter *);
 void filter_apply(const struct filter *, int64_t n, struct range inputs, const double *x, struct range outputs,
                   double *y);
 
+/** How many stored points have their input and their output in these rows. */
+int64_t filter_pairs(const struct filter *, struct range inputs, struct range outputs);
+
 /** Its transpose: d_x [n, inputs, nlon] from d_y [n, K, outputs, nlon]. */
 void filter_apply_transposed(const struct filter *, int64_t n, struct range inputs, double *d_x, struct range outputs,
                              const double *d_y);

@@ -91,6 +91,13 @@ void points_give(struct points points, int64_t first, const double *y, double *x
         for (int64_t i = 0; i < some; i++) x[(n * points.in + first) * points.count + i] += y[n * some + i];
 }
 
+void points_back(struct points points, int64_t first, const double *x, double *y)
+{
+    const int64_t some = points.out * points.count;
+    for (int64_t n = 0; n < points.N; n++)
+        for (int64_t i = 0; i < some; i++) y[n * some + i] += x[(n * points.in + first) * points.count + i];
+}
+
 /* ---- spectra ----------------------------------------------------------------------------------------------------- */
 
 /* d[n,o,l,m] = sum over i of c[n,i,l,m] weight[i,o,l]. */

@@ -35,6 +35,9 @@ void points_take(struct points, int64_t first, const double *x, double *y);
 /** Add y to channels [first, first + out) of x. */
 void points_give(struct points, int64_t first, const double *y, double *x);
 
+/** Add channels [first, first + out) of x to y. */
+void points_back(struct points, int64_t first, const double *x, double *y);
+
 /* A spectrum [N, channels, degrees, orders, 2]; in, out as above. */
 struct spectra { int64_t N, in, out, degrees, orders; };
 

@@ -188,17 +188,10 @@ static enum error_code backward(struct weather_run *run, int i, struct error *er
     double *const d_x = run->slope[node->in], *const d_more = node->more < 0 ? NULL : run->slope[node->more];
     switch (node->op) {
     case WEATHER_TAKE: if (!node->given) points_give(p, node->first, d_y, d_x); break;
-    case WEATHER_JOIN: {
-        /* d_y is [N, in + rest, points]: each part goes back to where it came from. */
-        double *const to[] = { d_x, d_more };
-        const int64_t part[] = { p.in, p.out - p.in };
-        for (int side = 0; side < 2; side++)
-            for (int64_t k = 0; k < p.N * part[side] * p.count; k++) {
-                const int64_t field = k / (part[side] * p.count), at = k % (part[side] * p.count);
-                to[side][k] += d_y[(field * p.out + (side ? p.in : 0)) * p.count + at];
-            }
+    case WEATHER_JOIN:
+        points_back((struct points){ p.N, p.out, p.in, p.count }, 0, d_y, d_x);
+        points_back((struct points){ p.N, p.out, p.out - p.in, p.count }, p.in, d_y, d_more);
         break;
-    }
     case WEATHER_LOCAL: return local_backward(run, i, p, d_y, d_x, err);
     case WEATHER_GLOBAL: return global_backward(run, i, p, d_y, d_x, err);
     case WEATHER_LINEAR:

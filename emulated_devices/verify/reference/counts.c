@@ -38,6 +38,18 @@ static enum error_code check_one(const struct comm *comm, struct ledgers ledgers
                 counts_describe(two, expected, level), counts_describe(three, predicted, level));
 }
 
+/* CONTROL messages belong to checks, not to the plan, so they are not compared. */
+enum error_code ledgers_check(const struct comm *comm, const struct ledger *predicted, struct error *err)
+{
+    const struct ledgers all = { &comm->counted, &comm->expected, predicted };
+    enum error_code e = OK;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
+        for (enum operation op = 0; op < CONTROL; op++)
+            for (int level = -1; level < CLUSTER_LEVELS && !e; level++)
+                e = check_one(comm, all, kind, op, level, err);
+    return e;
+}
+
 /* ---- the slow tier ----------------------------------------------------------------------------------------------- */
 
 /* Compare reads and writes of the slow tier, in calls and in bytes, with the formulas for so many steps. */
@@ -59,14 +71,8 @@ static enum error_code check_tier(const struct trainer *trainer, int64_t steps, 
 enum error_code traffic_check(const struct trainer *trainer, int64_t steps, struct error *err)
 {
     struct ledger predicted;
-    const struct ledgers all = { &trainer->comm->counted, &trainer->comm->expected, &predicted };
-    enum error_code e = OK;
     trainer_predict(trainer, steps, &predicted);
-    /* CONTROL messages belong to checks, not to the plan, so they are not compared. */
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
-        for (enum operation op = 0; op < CONTROL; op++)
-            for (int level = -1; level < CLUSTER_LEVELS && !e; level++)
-                e = check_one(trainer->comm, all, kind, op, level, err);
+    const enum error_code e = ledgers_check(trainer->comm, &predicted, err);
     return e ? e : check_tier(trainer, steps, err);
 }
 
