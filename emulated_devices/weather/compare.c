@@ -177,14 +177,16 @@ enum error_code weather_reference_gradients(struct weather_reference *reference,
 {
     const int64_t number = learner->step + 1;
     enum error_code e = comm_agree(learner->comm, speaks(learner) ? run_step(reference, learner, err) : OK, err);
+    if (!e && speaks(learner))
+        note(reference, fabs(step->loss / reference->loss - 1), WEATHER_BOUND, "%s", "the loss", number, 0);
+    if (!e) e = compare_all(reference, learner, learner->gradients, reference->run.gradients, WEATHER_BOUND,
+                            "the gradient of %s", number, err);
+    /* A wrong gradient makes the norm wrong, too, so the gradients are looked at first. */
     if (!e && speaks(learner)) {
         const double norm = norm_of(reference->run.gradients, numbers_of(learner));
-        note(reference, fabs(step->loss / reference->loss - 1), WEATHER_BOUND, "%s", "the loss", number, 0);
         note(reference, fabs(step->norm / norm - 1), WEATHER_BOUND, "%s", "the norm", number, 0);
         reference->compared += 2;
     }
-    if (!e) e = compare_all(reference, learner, learner->gradients, reference->run.gradients, WEATHER_BOUND,
-                            "the gradient of %s", number, err);
     if (!e && !reference->alone) e = take_gradients(reference, learner, err);
     return e;
 }
