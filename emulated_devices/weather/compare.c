@@ -12,9 +12,12 @@
 
 static bool speaks(const struct weather_learner *learner) { return learner->comm->rank == 0; }
 
-static int64_t numbers_of(const struct weather_learner *learner) { return learner->network.share_at[WEATHER_SHARES]; }
+static int64_t weather_numbers(const struct weather_learner *learner)
+{
+    return learner->network.share_at[WEATHER_SHARES];
+}
 
-static double *some(int64_t n, enum error_code *e, struct error *err)
+static double *weather_reference_room(int64_t n, enum error_code *e, struct error *err)
 {
     double *const x = *e ? NULL : calloc((size_t)n + 1, sizeof *x);
     if (x == NULL && !*e) *e = fail(err, ERR_MEMORY, "no memory for %lld numbers of the one-device run", (long long)n);
@@ -29,14 +32,15 @@ enum error_code weather_reference_open(struct weather_reference *reference, cons
     const int64_t points = weather_points(&n->shape), fields = job->samples * points;
     enum error_code e = OK;
     *reference = (struct weather_reference){ .alone = false };
-    reference->whole = some(numbers_of(learner), &e, err);
+    reference->whole = weather_reference_room(weather_numbers(learner), &e, err);
     if (speaks(learner) && !e) {
         e = weather_run_open(&reference->run, n, job->samples, job->members, job->alpha, job->seed, err);
-        for (int k = 0; k < job->optimizer->states; k++) reference->state[k] = some(numbers_of(learner), &e, err);
-        reference->now = some(fields * n->channels[SLOT_STATE], &e, err);
-        reference->next = some(fields * n->channels[SLOT_STATE], &e, err);
-        reference->noise = some(fields * job->members * n->channels[SLOT_NOISE], &e, err);
-        reference->all = some(numbers_of(learner) * learner->comm->size, &e, err);
+        for (int k = 0; k < job->optimizer->states; k++)
+            reference->state[k] = weather_reference_room(weather_numbers(learner), &e, err);
+        reference->now = weather_reference_room(fields * n->channels[SLOT_STATE], &e, err);
+        reference->next = weather_reference_room(fields * n->channels[SLOT_STATE], &e, err);
+        reference->noise = weather_reference_room(fields * job->members * n->channels[SLOT_NOISE], &e, err);
+        reference->all = weather_reference_room(weather_numbers(learner) * learner->comm->size, &e, err);
     }
     return comm_agree(learner->comm, e, err);
 }
@@ -51,7 +55,7 @@ void weather_reference_close(struct weather_reference *reference)
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
-static enum error_code run_step(struct weather_reference *reference, const struct weather_learner *learner,
+static enum error_code weather_reference_run(struct weather_reference *reference, const struct weather_learner *learner,
                                 struct error *err)
 {
     const struct weather_job *const job = learner->job;
@@ -63,7 +67,8 @@ static enum error_code run_step(struct weather_reference *reference, const struc
     for (int64_t b = 0; b < job->samples && !e; b++) {
         e = weather_wave(n, job->seed, learner->step, b, reference->now + b * state, reference->next + b * state, err);
         for (int64_t m = 0; m < job->members && !e; m++)
-            e = weather_noise(n, job->seed, learner->step, b, m, reference->noise + (m * job->samples + b) * noise, err);
+            e = weather_noise(n, job->seed, learner->step, b, m, reference->noise + (m * job->samples + b) * noise,
+                              err);
     }
     return e ? e : weather_run_pass(&reference->run, &batch, &reference->loss, err);
 }
@@ -75,7 +80,8 @@ static void update(struct weather_reference *reference, const struct weather_lea
     for (int i = 0; i < learner->network.params; i++) {
         const struct weather_param *const p = &learner->network.param[i];
         struct tensor state[OPTIMIZER_MAX_STATES] = { tensor_none };
-        for (int k = 0; k < job->optimizer->states; k++) state[k] = tensor_1d(reference->state[k] + p->at, F64, p->count);
+        for (int k = 0; k < job->optimizer->states; k++)
+            state[k] = tensor_1d(reference->state[k] + p->at, F64, p->count);
         /* The learner has counted the step already. */
         optimizer_step(job->optimizer, tensor_1d(reference->run.weights + p->at, F64, p->count),
                        tensor_1d(reference->run.gradients + p->at, F64, p->count), state,
@@ -121,16 +127,17 @@ static void note(struct weather_reference *reference, double off, double bound, 
         memcpy(reference->what, text, sizeof text);
     }
     if (!(off <= bound) && !reference->verdict.code)
-        fail(&reference->verdict, ERR_CHECK, "step %lld: %s of device %d differs from the one-device run by %.3g of its "
-             "largest number, more than %.3g", (long long)step, text, device, off, bound);
+        fail(&reference->verdict, ERR_CHECK, "step %lld: %s of device %d differs from the one-device run by %.3g of "
+             "its largest number, more than %.3g", (long long)step, text, device, off, bound);
 }
 
 /* Tell all devices the reference's numbers, and bring their findings to rank 0. */
-static enum error_code compare_all(struct weather_reference *reference, const struct weather_learner *learner,
-                                   struct tensor own, const double *whole, double bound, const char *format,
-                                   int64_t step, struct error *err)
+static enum error_code weather_reference_compare(struct weather_reference *reference,
+                                                 const struct weather_learner *learner, struct tensor own,
+                                                 const double *whole, double bound, const char *format,
+                                                 int64_t step, struct error *err)
 {
-    const int64_t n = numbers_of(learner);
+    const int64_t n = weather_numbers(learner);
     struct farthest all[COMPARED_DEVICES];
     if (speaks(learner)) memcpy(reference->whole, whole, (size_t)n * sizeof *whole);
     enum error_code e = comm_tell(learner->comm, reference->whole, (uint64_t)n * sizeof *whole, err);
@@ -148,7 +155,7 @@ static enum error_code compare_all(struct weather_reference *reference, const st
 static enum error_code take_gradients(struct weather_reference *reference, const struct weather_learner *learner,
                                       struct error *err)
 {
-    const int64_t n = numbers_of(learner);
+    const int64_t n = weather_numbers(learner);
     struct views v = views_of(learner->comm->device);
     const double *const g = view_read(&v, learner->gradients).data;
     memset(reference->whole, 0, (size_t)n * sizeof *g);
@@ -176,14 +183,15 @@ enum error_code weather_reference_gradients(struct weather_reference *reference,
                                             const struct weather_step *step, struct error *err)
 {
     const int64_t number = learner->step + 1;
-    enum error_code e = comm_agree(learner->comm, speaks(learner) ? run_step(reference, learner, err) : OK, err);
+    enum error_code e = speaks(learner) ? weather_reference_run(reference, learner, err) : OK;
+    e = comm_agree(learner->comm, e, err);
     if (!e && speaks(learner))
         note(reference, fabs(step->loss / reference->loss - 1), WEATHER_BOUND, "%s", "the loss", number, 0);
-    if (!e) e = compare_all(reference, learner, learner->gradients, reference->run.gradients, WEATHER_BOUND,
-                            "the gradient of %s", number, err);
+    if (!e) e = weather_reference_compare(reference, learner, learner->gradients, reference->run.gradients,
+                                          WEATHER_BOUND, "the gradient of %s", number, err);
     /* A wrong gradient makes the norm wrong, too, so the gradients are looked at first. */
     if (!e && speaks(learner)) {
-        const double norm = norm_of(reference->run.gradients, numbers_of(learner));
+        const double norm = norm_of(reference->run.gradients, weather_numbers(learner));
         note(reference, fabs(step->norm / norm - 1), WEATHER_BOUND, "%s", "the norm", number, 0);
         reference->compared += 2;
     }
@@ -196,6 +204,6 @@ enum error_code weather_reference_weights(struct weather_reference *reference, c
 {
     /* With the same gradients each element is stepped by the same operations. */
     if (speaks(learner)) update(reference, learner, step->norm);
-    return compare_all(reference, learner, learner->weights, reference->run.weights,
-                       reference->alone ? WEATHER_BOUND : 0, "the weight %s", learner->step, err);
+    return weather_reference_compare(reference, learner, learner->weights, reference->run.weights,
+                                     reference->alone ? WEATHER_BOUND : 0, "the weight %s", learner->step, err);
 }

@@ -34,8 +34,8 @@ enum error_code weather_check(const struct weather_job *job, struct error *err)
                         rule[i].axis == SAMPLES || rule[i].axis == ENSEMBLE ? "the run" : s->name,
                         (long long)rule[i].most, rule[i].of);
     if (job->members < 2 && job->alpha > 0)
-        return fail(err, ERR_PLAN, "--members %lld: the fair score compares members with each other; give 2 or more, or "
-                    "--fairness 0", (long long)job->members);
+        return fail(err, ERR_PLAN, "--members %lld: the fair score compares members with each other; give 2 or more, "
+                    "or --fairness 0", (long long)job->members);
     return OK;
 }
 
@@ -129,7 +129,7 @@ enum error_code weather_learner_open(struct weather_learner *learner, const stru
 }
 
 /* Free the fields of a pass. */
-static void drop(struct weather_learner *learner, struct tensor *of, int count)
+static void weather_learner_drop(struct weather_learner *learner, struct tensor *of, int count)
 {
     for (int i = 0; i < count; i++) {
         if (of[i].data) device_free(learner->comm->device, of[i]);
@@ -139,16 +139,18 @@ static void drop(struct weather_learner *learner, struct tensor *of, int count)
 
 static void drop_fields(struct weather_learner *learner)
 {
-    drop(learner, learner->slot, learner->network.slots), drop(learner, learner->slope, learner->network.slots);
-    drop(learner, learner->kept, learner->network.nodes), drop(learner, &learner->next, 1);
+    weather_learner_drop(learner, learner->slot, learner->network.slots);
+    weather_learner_drop(learner, learner->slope, learner->network.slots);
+    weather_learner_drop(learner, learner->kept, learner->network.nodes);
+    weather_learner_drop(learner, &learner->next, 1);
 }
 
 void weather_learner_close(struct weather_learner *learner)
 {
     struct tensor *const rest[] = { &learner->weights, &learner->gradients, &learner->loss, &learner->d_loss };
     drop_fields(learner);
-    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) drop(learner, rest[i], 1);
-    drop(learner, learner->state, OPTIMIZER_MAX_STATES);
+    for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) weather_learner_drop(learner, rest[i], 1);
+    weather_learner_drop(learner, learner->state, OPTIMIZER_MAX_STATES);
     group_close(&learner->copies), group_close(&learner->world);
     tiling_close(&learner->tiling);
     weather_close(&learner->network);

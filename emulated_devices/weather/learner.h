@@ -5,8 +5,8 @@
  * Layout  a device has its tile of the globe, its members of the ensemble and its samples of the batch.  Weights are on
  *         all devices; those of a spectral convolution only for the degrees of the device's spectrum
  * Sends   forward and backward: schemes/spatial/spatial.h.  Gradients of layers of channels: an all-reduce over tiles;
- *         those of spectra: over azimuth; then all gradients: one all-reduce over samples x ensemble, in traffic "data".
- *         Loss and norm: one all-reduce, in traffic "result"
+ *         those of spectra: over azimuth; then all gradients: one all-reduce over samples x ensemble, in traffic
+ *         "data".  Loss and norm: one all-reduce, in traffic "result"
  * Memory  PARAMETERS, GRADIENTS, OPTIMIZER: the device's weights, so many times; ACTIVATIONS: all fields of a pass, and
  *         what convolutions keep; BUFFERS: gradients of fields, and what exchanges pack
  * Equals  one device (ref/weather/serial.h) but for the order of sums
@@ -20,7 +20,10 @@
 #include "ref/optim/optimizer.h"
 #include "ref/weather/serial.h"
 
-/* What is trained where. */
+/* The options of `orrery train` that only such jobs have. */
+#define WEATHER_OPTIONS "--polar", "--azimuth", "--ensemble", "--members", "--fairness", "--convolution"
+
+/* A job says what is trained where. */
 struct weather_job {
     const struct weather_shape *shape;  /* the model */
     int size[TILE_AXES];                /* devices along samples, ensemble, polar and azimuth */
@@ -62,7 +65,7 @@ struct weather_learner {
     struct tensor slot[WEATHER_MOST_NODES + SLOTS_GIVEN], slope[WEATHER_MOST_NODES + SLOTS_GIVEN];      /* fields of a
                                          * pass, and their gradients */
     struct tensor kept[WEATHER_MOST_NODES];     /* [nodes] y of a local convolution, the spectrum of a spectral one */
-    struct tensor next, loss, d_loss;   /* what is to be forecast; the score of each sample and channel, and its slope */
+    struct tensor next, loss, d_loss;   /* what is to be forecast; the score of each sample and channel; its slope */
     int64_t step;                       /* steps done */
 };
 
@@ -88,7 +91,7 @@ enum error_code weather_update(struct weather_learner *, struct weather_step *, 
 /** The step of a parameter's numbers, number t from 1, after gradients of this norm. */
 struct step weather_step_of(const struct weather_job *, const struct weather_param *, int64_t t, double norm);
 
-/** What this device sends and adds in so many steps, by formula.  Local.  @return OK or ERR_MEMORY. */
+/** Compute by formula what this device sends and adds in so many steps.  Local.  @return OK or ERR_MEMORY. */
 enum error_code weather_predict(struct weather_learner *, int64_t steps, struct ledger *, struct error *);
 
 /** The peak of this device's memory of one tag after a step, by formula: all but BUFFERS. */

@@ -8,7 +8,10 @@
 #include "ref/weather/pointwise.h"
 #include <string.h>
 
-int64_t weather_fields(const struct weather_learner *learner) { return learner->samples.count * learner->members.count; }
+int64_t weather_fields(const struct weather_learner *learner)
+{
+    return learner->samples.count * learner->members.count;
+}
 
 int64_t weather_tile_points(const struct weather_learner *learner)
 {
@@ -49,7 +52,10 @@ static struct spectra spectra_of(const struct weather_learner *learner, struct p
     return (struct spectra){ p.N, p.in, p.out, learner->degrees.count, learner->orders.count };
 }
 
-static int64_t numbers_of_spectra(struct spectra s, int64_t channels) { return 2 * s.N * channels * s.degrees * s.orders; }
+static int64_t numbers_of_spectra(struct spectra s, int64_t channels)
+{
+    return 2 * s.N * channels * s.degrees * s.orders;
+}
 
 int64_t weather_kept(const struct weather_learner *learner, int node)
 {
@@ -252,7 +258,7 @@ static void points_backward(struct weather_learner *learner, const struct weathe
     views_end(&v);
 }
 
-/* What a node computes at every point: operations for each number that it makes, and numbers read and written. */
+/* A node computes so many operations for each number that it makes, and reads and writes its fields. */
 static void charge_points(struct weather_learner *learner, const struct weather_node *node, struct points p,
                           bool backward)
 {

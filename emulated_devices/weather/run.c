@@ -3,7 +3,7 @@
  * cli/train/weather.c calls weather_run_job.  Errors: ERR_CHECK, ERR_DIVERGED, ERR_MEMORY, those of messages and files.
  */
 #include "emulated_devices/weather/run.h"
-#include "emulated_devices/verify/reference/counts.h"
+#include "emulated_devices/verify/reference/ledgers.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
@@ -42,8 +42,8 @@ static void say_start(const struct weather_session *session)
     char score[40] = "fair score";
     if (job->alpha == 0) snprintf(score, sizeof score, "score of the distribution");
     else if (job->alpha < 1) snprintf(score, sizeof score, "score of fairness %g", job->alpha);
-    say(session->out, 8, "model   %s: %lld x %lld points, %lld degrees, %lld channels, %lld blocks, %s parameters, fp64",
-        s->name, (long long)s->nlat, (long long)s->nlon, (long long)s->degrees, (long long)weather_channels(s),
+    say(session->out, 8, "model   %s: %lld x %lld points, %lld degrees, %lld channels, %lld blocks, %s parameters, "
+        "fp64", s->name, (long long)s->nlat, (long long)s->nlon, (long long)s->degrees, (long long)weather_channels(s),
         (long long)s->layers, count_format((double)session->learner.network.share_at[WEATHER_SHARES]).text);
     say(session->out, 8, "mesh    samples %d x ensemble %d x polar %d x azimuth %d, %d device%s", job->size[SAMPLES],
         job->size[ENSEMBLE], job->size[POLAR], job->size[AZIMUTH], weather_devices(job), plural(weather_devices(job)));
@@ -76,7 +76,10 @@ static struct extremes extremes_of(const struct weather_session *session)
         const struct weather_device *const d = &session->device[r];
         if (d->time > x.time) x.time = d->time;
         if (d->peak[4] > x.peak) x.peak = d->peak[4];
-        for (int k = 0; k < 3; k++) x.messages += (int64_t)d->sent[k].messages_sent, x.bytes += (int64_t)d->sent[k].bytes_sent;
+        for (int k = 0; k < 3; k++) {
+            x.messages += (int64_t)d->sent[k].messages_sent;
+            x.bytes += (int64_t)d->sent[k].bytes_sent;
+        }
         x.tiles += (int64_t)d->sent[0].bytes_sent, x.copies += (int64_t)d->sent[1].bytes_sent;
     }
     return x;
@@ -88,11 +91,12 @@ static void say_end(const struct weather_session *session)
     const struct weather_device *const d = &session->device[0];
     const int64_t steps = session->asked->steps > 0 ? session->asked->steps : 1;
     fprintf(session->out, "\n");
-    say(session->out, 8, "memory  at most %s on a device; device 0: weights %s, gradients %s, optimizer %s, activations %s",
-        size_format(x.peak).text, size_format(d->peak[PARAMETERS]).text, size_format(d->peak[GRADIENTS]).text,
-        size_format(d->peak[OPTIMIZER]).text, size_format(d->peak[ACTIVATIONS]).text);
-    say(session->out, 8, "sent    by all devices in a step: %lld messages, %s; of tiles %s, of gradients between copies %s",
-        (long long)(x.messages / steps), size_format((uint64_t)(x.bytes / steps)).text,
+    say(session->out, 8, "memory  at most %s on a device; device 0: weights %s, gradients %s, optimizer %s, "
+        "activations %s", size_format(x.peak).text, size_format(d->peak[PARAMETERS]).text,
+        size_format(d->peak[GRADIENTS]).text, size_format(d->peak[OPTIMIZER]).text,
+        size_format(d->peak[ACTIVATIONS]).text);
+    say(session->out, 8, "sent    by all devices in a step: %lld messages, %s; of tiles %s, of gradients between "
+        "copies %s", (long long)(x.messages / steps), size_format((uint64_t)(x.bytes / steps)).text,
         size_format((uint64_t)(x.tiles / steps)).text, size_format((uint64_t)(x.copies / steps)).text);
     say(session->out, 8, "time    %s a step, virtual; device 0 computes %s of it",
         picoseconds_format((double)(x.time / steps)).text, picoseconds_format((double)(d->computing / steps)).text);
@@ -109,9 +113,9 @@ static enum error_code write_json(const struct weather_session *session, struct 
     static const char *const kind[] = { "tiles", "copies", "result" };
     cJSON *const root = document_start("orrery train fields"), *list;
     if (root == NULL) return fail(err, ERR_MEMORY, "no memory for the document of --json");
-    json_add(root, "model %s devices %d samples %g members %g fairness %g convolution %s parameters %g", job->shape->name,
-             weather_devices(job), (double)job->samples, (double)job->members, job->alpha, job->form == HALO ? "halo"
-                 : "scattered", (double)session->learner.network.share_at[WEATHER_SHARES]);
+    json_add(root, "model %s devices %d samples %g members %g fairness %g convolution %s parameters %g",
+             job->shape->name, weather_devices(job), (double)job->samples, (double)job->members, job->alpha,
+             job->form == HALO ? "halo" : "scattered", (double)session->learner.network.share_at[WEATHER_SHARES]);
     json_add(cJSON_AddObjectToObject(root, "mesh"), "samples %d ensemble %d polar %d azimuth %d", job->size[SAMPLES],
              job->size[ENSEMBLE], job->size[POLAR], job->size[AZIMUTH]);
     json_add(root, "optimizer %s cluster %s virtual_ps %g memory_bytes %g bytes_sent %g messages_sent %g",
@@ -122,7 +126,7 @@ static enum error_code write_json(const struct weather_session *session, struct 
         json_add(json_row(list), "step %g loss %g norm %g lr %g virtual_ps %g", (double)i + 1, session->step[i].loss,
                  session->step[i].norm, session->step[i].lr,
                  (double)(session->ended[i] - (i ? session->ended[i - 1] : 0)));
-    list = cJSON_AddArrayToObject(root, "devices_list");
+    list = cJSON_AddArrayToObject(root, "device");
     for (int r = 0; r < session->learner.comm->size; r++) {
         const struct weather_device *const d = &session->device[r];
         cJSON *const row = json_add(json_row(list), "device %d virtual_ps %g computing_ps %g parameters_bytes %g "
@@ -162,7 +166,7 @@ static enum error_code check_device(struct weather_session *session, struct erro
     return e;
 }
 
-static enum error_code collect(struct weather_session *session, struct error *err)
+static enum error_code weather_session_collect(struct weather_session *session, struct error *err)
 {
     struct comm *const comm = session->learner.comm;
     const struct arena *const a = &comm->device->arena;
@@ -175,7 +179,7 @@ static enum error_code collect(struct weather_session *session, struct error *er
     return comm_bring(comm, &own, sizeof own, session->device, err);
 }
 
-static enum error_code take_step(struct weather_session *session, int64_t i, struct error *err)
+static enum error_code weather_session_step(struct weather_session *session, int64_t i, struct error *err)
 {
     struct weather_learner *const l = &session->learner;
     struct weather_step *const s = &session->step[i];
@@ -205,14 +209,14 @@ static enum error_code verdict(const struct weather_session *session, struct err
     return OK;
 }
 
-static enum error_code run_steps(struct weather_session *session, struct error *err)
+static enum error_code weather_session_steps(struct weather_session *session, struct error *err)
 {
     struct comm *const comm = session->learner.comm;
     enum error_code e = OK;
     if (session->asked->checks) e = weather_reference_open(&session->reference, &session->learner, err);
     if (!e && comm->rank == 0) say_start(session);
-    for (int64_t i = 0; i < session->asked->steps && !e; i++) e = take_step(session, i, err);
-    if (!e) e = collect(session, err);
+    for (int64_t i = 0; i < session->asked->steps && !e; i++) e = weather_session_step(session, i, err);
+    if (!e) e = weather_session_collect(session, err);
     if (!e && comm->rank == 0) say_end(session);
     if (!e && comm->rank == 0 && session->asked->json) e = fail_about(err, write_json(session, err), "--json");
     if (!e && comm->rank == 0) e = verdict(session, err);
@@ -232,7 +236,7 @@ enum error_code weather_run_job(struct comm *comm, const struct weather_asked *a
     e = comm_agree(comm, e, err);
     if (!e) {
         e = weather_learner_open(&s.learner, asked->job, comm, err);
-        if (!e) e = run_steps(&s, err), weather_learner_close(&s.learner);
+        if (!e) e = weather_session_steps(&s, err), weather_learner_close(&s.learner);
         weather_reference_close(&s.reference);
     }
     free(s.step), free(s.ended), free(s.device);

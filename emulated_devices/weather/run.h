@@ -4,16 +4,17 @@
 
 #include "emulated_devices/weather/compare.h"
 
-/* What a run is asked for. */
+/* This holds what a run is asked for. */
 struct weather_asked {
     const struct weather_job *job;      /* what is trained where */
     const struct cluster *cluster;      /* of virtual time */
     int64_t steps;                      /* that it takes */
     bool checks;                        /* every step is compared with one device */
     const char *json;                   /* the file of --json; NULL: none */
+    uint64_t memory;                    /* budget of a device, in bytes; 0: none */
 };
 
-/* What came of one device. */
+/* This holds what came of one device. */
 struct weather_device {
     struct traffic sent[3];             /* tiles of fields; gradients between copies; results */
     uint64_t peak[5];                   /* bytes: PARAMETERS, GRADIENTS, OPTIMIZER, ACTIVATIONS; of all together */

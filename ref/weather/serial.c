@@ -26,7 +26,7 @@ enum error_code weather_run_open(struct weather_run *run, const struct weather_n
 }
 
 /* Free the fields of a pass. */
-static void drop(struct weather_run *run)
+static void weather_run_drop(struct weather_run *run)
 {
     for (int i = 0; i < run->network->slots && run->slot && run->slope; i++) {
         free(run->slot[i]), free(run->slope[i]);
@@ -37,7 +37,7 @@ static void drop(struct weather_run *run)
 
 void weather_run_close(struct weather_run *run)
 {
-    drop(run);
+    weather_run_drop(run);
     free(run->weights), free(run->gradients), free(run->slot), free(run->slope), free(run->kept);
     *run = (struct weather_run){ 0 };
 }
@@ -47,7 +47,7 @@ void weather_run_close(struct weather_run *run)
 static int64_t fields(const struct weather_run *run) { return run->samples * run->members; }
 
 /* Make zeros for n numbers. */
-static double *some(int64_t n, enum error_code *e, struct error *err)
+static double *weather_run_room(int64_t n, enum error_code *e, struct error *err)
 {
     double *const x = *e ? NULL : calloc((size_t)n + 1, sizeof *x);
     if (x == NULL && !*e) *e = fail(err, ERR_MEMORY, "no memory for %lld numbers of the globe", (long long)n);
@@ -93,8 +93,8 @@ static enum error_code global_forward(struct weather_run *run, int i, struct poi
 {
     const struct weather_network *const n = run->network;
     enum error_code e = OK;
-    run->kept[i] = some(numbers_of_spectrum(n, p.N * p.in), &e, err);
-    double *const product = some(numbers_of_spectrum(n, p.N * p.out), &e, err);
+    run->kept[i] = weather_run_room(numbers_of_spectrum(n, p.N * p.in), &e, err);
+    double *const product = weather_run_room(numbers_of_spectrum(n, p.N * p.out), &e, err);
     if (!e) e = harmonics_to_spectrum(&n->harmonics, ANALYSIS, p.N * p.in, x, run->kept[i], err);
     if (!e) spectra_contract(spectra_of(n, p), weight_of(run, n->node[i].weight), run->kept[i], product);
     if (!e) e = harmonics_to_grid(&n->harmonics, SYNTHESIS, p.N * p.out, product, y, err);
@@ -108,9 +108,9 @@ static enum error_code global_backward(struct weather_run *run, int i, struct po
 {
     const struct weather_network *const n = run->network;
     enum error_code e = OK;
-    double *const slope = some(numbers_of_spectrum(n, p.N * p.out), &e, err);
-    double *const back = some(numbers_of_spectrum(n, p.N * p.in), &e, err);
-    double *const add = some(p.N * p.in * p.count, &e, err);
+    double *const slope = weather_run_room(numbers_of_spectrum(n, p.N * p.out), &e, err);
+    double *const back = weather_run_room(numbers_of_spectrum(n, p.N * p.in), &e, err);
+    double *const add = weather_run_room(p.N * p.in * p.count, &e, err);
     if (!e) e = harmonics_to_spectrum(&n->harmonics, SYNTHESIS, p.N * p.out, d_y, slope, err);
     if (!e) spectra_contract_backward(spectra_of(n, p), weight_of(run, n->node[i].weight), run->kept[i], slope, back,
                                       gradient_of(run, n->node[i].weight));
@@ -127,7 +127,7 @@ static enum error_code local_forward(struct weather_run *run, int i, struct poin
     const struct filter *const f = &run->network->filter[node->filter];
     const struct range all = { 0, f->nlat };
     enum error_code e = OK;
-    run->kept[i] = some(p.N * p.in * f->K * p.count, &e, err);
+    run->kept[i] = weather_run_room(p.N * p.in * f->K * p.count, &e, err);
     if (e) return e;
     filter_apply(f, p.N * p.in, all, x, all, run->kept[i]);
     mixing_forward(mixing_of(run->network, node, p), run->kept[i], weight_of(run, node->weight), y);
@@ -142,8 +142,8 @@ static enum error_code local_backward(struct weather_run *run, int i, struct poi
     const struct filter *const f = &run->network->filter[node->filter];
     const struct range all = { 0, f->nlat };
     enum error_code e = OK;
-    double *const slope = some(p.N * p.in * f->K * p.count, &e, err);
-    double *const add = some(p.N * p.in * p.count, &e, err);
+    double *const slope = weather_run_room(p.N * p.in * f->K * p.count, &e, err);
+    double *const add = weather_run_room(p.N * p.in * p.count, &e, err);
     if (!e) {
         mixing_backward(mixing_of(run->network, node, p), run->kept[i], weight_of(run, node->weight), d_y, slope,
                         gradient_of(run, node->weight));
@@ -161,7 +161,7 @@ static enum error_code forward(struct weather_run *run, int i, struct error *err
     const struct points p = points_of(run, node);
     enum error_code e = OK;
     const double *const x = run->slot[node->in], *const more = node->more < 0 ? NULL : run->slot[node->more];
-    double *const y = run->slot[node->out] = some(p.N * p.out * p.count, &e, err);
+    double *const y = run->slot[node->out] = weather_run_room(p.N * p.out * p.count, &e, err);
     if (e) return e;
     switch (node->op) {
     case WEATHER_TAKE: points_take(p, node->first, x, y); break;
@@ -216,8 +216,8 @@ static enum error_code score(struct weather_run *run, const double *next, double
     const int64_t scores = run->samples * weather_channels(&n->shape), points = weather_points(&n->shape);
     const struct crps crps = { run->members, scores, points, run->alpha };
     enum error_code e = OK;
-    double *const area = some(points, &e, err), *const each = some(scores, &e, err);
-    double *const slope = some(scores, &e, err);
+    double *const area = weather_run_room(points, &e, err), *const each = weather_run_room(scores, &e, err);
+    double *const slope = weather_run_room(scores, &e, err);
     if (!e) {
         for (int64_t p = 0; p < points; p++)
             area[p] = n->harmonics.weight[p / n->shape.nlon] / (double)n->shape.nlon / 2;
@@ -238,14 +238,16 @@ enum error_code weather_run_pass(struct weather_run *run, const struct weather_b
     const int64_t points = weather_points(&n->shape), state = run->samples * n->channels[SLOT_STATE] * points,
         noise = n->channels[SLOT_NOISE] * fields(run) * points;
     enum error_code e = OK;
-    drop(run);
-    run->slot[SLOT_STATE] = some(state * run->members, &e, err), run->slot[SLOT_NOISE] = some(noise, &e, err);
+    weather_run_drop(run);
+    run->slot[SLOT_STATE] = weather_run_room(state * run->members, &e, err);
+    run->slot[SLOT_NOISE] = weather_run_room(noise, &e, err);
     /* Every member begins with the same states. */
     for (int64_t m = 0; m < run->members && !e; m++)
         memcpy(run->slot[SLOT_STATE] + m * state, batch->state, (size_t)state * sizeof(double));
     if (!e) memcpy(run->slot[SLOT_NOISE], batch->noise, (size_t)noise * sizeof(double));
     for (int i = 0; i < n->nodes && !e; i++) e = forward(run, i, err);
-    for (int i = 0; i < n->slots && !e; i++) run->slope[i] = some(fields(run) * n->channels[i] * points, &e, err);
+    for (int i = 0; i < n->slots && !e; i++)
+        run->slope[i] = weather_run_room(fields(run) * n->channels[i] * points, &e, err);
     if (!e) e = score(run, batch->next, loss, err);
     for (int i = n->nodes - 1; i >= 0 && !e; i--) e = backward(run, i, err);
     return e;

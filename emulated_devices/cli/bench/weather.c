@@ -21,7 +21,8 @@ static const struct { int size[TILE_AXES]; const char *claim, *published; } mesh
     { { 1, 1, 2, 2 }, "the first pretraining fits with 2 x 2 tiles, not whole", "activations cut by 4" },
     { { 1, 1, 2, 4 }, "the second, of 4 forecasts in a step, with 2 x 4", "activations cut by 8" },
     { { 2, 2, 1, 1 }, NULL, NULL },
-    { { 2, 2, 2, 2 }, "1024 devices are 16 samples x 16 members x 4 tiles: all axes at once", "each axis cuts its part" },
+    { { 2, 2, 2, 2 }, "1024 devices are 16 samples x 16 members x 4 tiles: all axes at once",
+      "each axis cuts its part" },
 };
 enum { MESHES = sizeof meshes / sizeof *meshes };
 
@@ -35,7 +36,7 @@ static struct weather_job job_of(int mesh, const struct optimizer *sgd)
     return job;
 }
 
-static void print_meshes(const struct bench_weather_found found[MESHES])
+static void weather_print_meshes(const struct bench_weather_found found[MESHES])
 {
     struct table t = table_start("meshes", 1, "samples x ensemble x polar x azimuth\tdevices\tactivations\tof one %\t"
                                  "peak\ttiles\tgradients\tvirtual ms");
@@ -50,7 +51,7 @@ static void print_meshes(const struct bench_weather_found found[MESHES])
 }
 
 /* A claim goes the paper's way if a device keeps no more than its part, but for rows that are left over. */
-static int print_claims(const struct bench_weather_found found[MESHES])
+static int weather_print_claims(const struct bench_weather_found found[MESHES])
 {
     struct table t = table_start("claims", 2, "system\tclaim\tpublished\tours\tdirection");
     int against = 0;
@@ -78,9 +79,10 @@ enum error_code bench_weather_topic(int argc, char **argv, int *status, struct e
     (void)status;
     const struct option table[] = { CLUSTER_OPTION(word, "whose virtual time a step takes"), { 0 } };
     enum error_code e = parse_command("bench weather", "[options]",
-                                      "A training step of fourcastnet-tiny on several meshes, with real numbers: what the "
-                                      "fullest device keeps\nand the busiest sends, and virtual time. Exit status 3 if a "
-                                      "direction is not the paper's.", argc - 3, argv + 3, table, &help, err);
+                                      "A training step of fourcastnet-tiny on several meshes, with real numbers:\n"
+                                      "what the fullest device keeps and the busiest sends, and virtual time.\n"
+                                      "Exit status 3 if a direction is not the paper's.",
+                                      argc - 3, argv + 3, table, &help, err);
     if (e || help || launcher_rank() != 0) return e;
     e = cluster_find(&cluster, word, err);
     if (!e) e = optimizer_find(&sgd, "sgd", err);
@@ -90,12 +92,12 @@ enum error_code bench_weather_topic(int argc, char **argv, int *status, struct e
         if (!e) e = bench_weather_run(&job, &cluster, &found[i], err);
     }
     if (e) return e;
-    say(stdout, 0, "%s, %d samples of %d members, a step of sgd; virtual time on %s.  Fields so small are sent in the time "
-        "of latencies: there, tiles save memory and cost time.\n", weather_shapes()[0].name, SAMPLES_OF_BATCH,
+    say(stdout, 0, "%s, %d samples of %d members, a step of sgd; virtual time on %s.  Fields so small are sent in the "
+        "time of latencies: there, tiles save memory and cost time.\n", weather_shapes()[0].name, SAMPLES_OF_BATCH,
         MEMBERS_OF_EACH, cluster.name);
-    print_meshes(found);
+    weather_print_meshes(found);
     printf("\n");
-    const int against = print_claims(found);
+    const int against = weather_print_claims(found);
     if (against > 0) return fail(err, ERR_CHECK, "%d of these directions are not the paper's", against);
     say_verdict(stdout, GOOD_NEWS, "OK: every direction is the paper's");
     return OK;

@@ -75,7 +75,8 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     if (!e && o.weather) {
-        e = o.help ? OK : weather_train(&o, argc, argv, status, err);
+        const struct weather_asked asked = { o.weather, &o.cluster, o.steps, o.check != NULL, o.json, o.memory };
+        e = o.help ? OK : weather_train(&asked, one_process(), argc, argv, status, err);
         train_options_free(&o);
         return e;
     }

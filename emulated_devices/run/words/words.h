@@ -80,7 +80,7 @@ struct train_words {
  *  @param table  of all options, to take a checkpoint's settings.  @return OK or the first problem. */
 enum error_code train_take(struct train_options *, struct train_words *, const struct option *table, struct error *);
 
-/** The same for a model with fields on a globe: options->weather becomes its job.
+/** Make options->weather, the job of a model with fields on a globe, of what was read.
  *  @param table  of all options, of which those of other models are refused.  @return OK or the first problem. */
 enum error_code train_take_weather(struct train_options *, struct train_words *, const struct option *table,
                                    struct error *);

@@ -40,7 +40,8 @@ struct tiling {
 
 /**
  * Create the groups of one device.
- * Local; as many of the first devices of the job as the product of the sizes take part, in the order of ranks, and call it.
+ * Local; as many of the first devices of the job as the product of the sizes take part, in the order of ranks, and call
+ * it.
  * @return OK, ERR_PLAN if there are not as many devices, ERR_MEMORY; after an error there is nothing to close.
  */
 enum error_code tiling_open(struct tiling *, struct comm *, const int size[TILE_AXES], struct error *);

@@ -22,7 +22,7 @@ static struct range own_orders(const struct tiling *tiling, const struct harmoni
     return (struct range){ own.first, own.count };
 }
 
-/* What a program computes: fast Fourier transforms of real rows, as the released code does, whatever ref/sphere does. */
+/* The clock is charged for fast Fourier transforms, as in the released code, though ref/sphere adds term by term. */
 static void charge_fourier(struct walk *walk, const struct harmonics *harmonics, int64_t rows)
 {
     const double nlon = (double)harmonics->nlon;

@@ -1,19 +1,12 @@
 /* counts.h -- checks that a device has sent, moved and held what was predicted, for `orrery train` and `orrery
  * verify`.
  *
- * Callers: run/reports.c, verify/cases/case.c, weather/, tests.
+ * Callers: run/reports.c, verify/cases/case.c, tests.
  */
 #ifndef ORRERY_VERIFY_COUNTS_H
 #define ORRERY_VERIFY_COUNTS_H
 
 #include "emulated_devices/model/trainer.h"
-
-/**
- * Compare for equality, by kind, operation and level, what a device has sent and added with what its calls expected and
- * with what was predicted.  Local.
- * @return OK, or ERR_CHECK naming the device, what differs, and the numbers.
- */
-enum error_code ledgers_check(const struct comm *, const struct ledger *predicted, struct error *);
 
 /**
  * Compare for equality, by kind, operation and level, the three ledgers of this device: what it has sent and added,

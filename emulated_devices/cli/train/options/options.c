@@ -64,7 +64,8 @@ static struct train_words usual_words(const struct run_kind *kind)
         .limit = wait_limit(WAIT_LIMIT), .bucket = 25 << 20,
         .changed = { .speed = -1, .z_loss = -1, .shared = -1 },
         .data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true },
-        .low_rank = { .scale = -1, .damping = -1 }, .fields = { 1, 1, 1, 0, 1, "scattered" }, .moments = MOMENTS_NOT_GIVEN,
+        .low_rank = { .scale = -1, .damping = -1 }, .fields = { 1, 1, 1, 0, 1, "scattered" },
+        .moments = MOMENTS_NOT_GIVEN,
     };
 }
 
