@@ -11,7 +11,7 @@ void training_options(struct option_list *to, struct train_options *options, str
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &words->model,
           .help = "a preset, a preset with other sizes, such as llama3-8b:L=16,D=2048 (letters of docs/words.md), or a "
-                  "folder with config.json and model.safetensors" },
+                  "folder with config.json and model.safetensors; fourcastnet-tiny has fields in place of text" },
         { "--data", "FILE[:WIDTH][:WEIGHT],..", OPTION_STRING, &options->data,
           .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin or NAME.npy; "
                   "several of one kind, all with a weight or all without; WIDTH says how wide the tokens of a file "
@@ -120,8 +120,7 @@ void training_options(struct option_list *to, struct train_options *options, str
          .choices = convention_rows[BALANCE_OVER].choices,
           .help = "tokens that one balance loss of a mixture counts; default: the profile's, microbatch" },
         { "--seed", "N", OPTION_UINT64, &options->plan.seed, .help = "seed of initial weights, batches and dropout" },
-        { .kind = OPTION_HEADING, .help = "Models with fields on a globe: fourcastnet-tiny, fourcastnet-small "
-                                         "(docs/parallelism/spatial.md)" },
+        { .kind = OPTION_HEADING, .help = "Models with fields on a globe (docs/parallelism/spatial.md)" },
         { "--polar", "N", OPTION_INT, &words->fields.polar, .min = 1, .max = 4096,
           .help = "the latitudes of every field, and the degrees of its spectrum, are cut over N devices" },
         { "--azimuth", "N", OPTION_INT, &words->fields.azimuth, .min = 1, .max = 4096,
