@@ -41,6 +41,9 @@ enum error_code weather_reference_open(struct weather_reference *reference, cons
         reference->next = weather_reference_room(fields * n->channels[SLOT_STATE], &e, err);
         reference->noise = weather_reference_room(fields * job->members * n->channels[SLOT_NOISE], &e, err);
         reference->all = weather_reference_room(weather_numbers(learner) * learner->comm->size, &e, err);
+        reference->finding = calloc((size_t)learner->comm->size, sizeof *reference->finding);
+        if (!e && reference->finding == NULL)
+            e = fail(err, ERR_MEMORY, "no memory for the findings of %d devices", learner->comm->size);
     }
     return comm_agree(learner->comm, e, err);
 }
@@ -49,7 +52,8 @@ void weather_reference_close(struct weather_reference *reference)
 {
     if (reference->run.network) weather_run_close(&reference->run);
     for (int k = 0; k < OPTIMIZER_MAX_STATES; k++) free(reference->state[k]);
-    free(reference->now), free(reference->next), free(reference->noise), free(reference->whole), free(reference->all);
+    free(reference->now), free(reference->next), free(reference->noise), free(reference->whole), free(reference->all),
+        free(reference->finding);
     *reference = (struct weather_reference){ 0 };
 }
 
@@ -91,13 +95,11 @@ static void update(struct weather_reference *reference, const struct weather_lea
 
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
-/* The farthest piece of one device, and how many it has compared. */
-struct farthest { double off; int param; int64_t count; };
-
 /* The difference of pieces, over the largest number of the whole parameter. */
-static struct farthest compare_pieces(const struct weather_learner *learner, struct tensor own, const double *whole)
+static struct weather_finding compare_pieces(const struct weather_learner *learner, struct tensor own,
+                                             const double *whole)
 {
-    struct farthest far = { .param = -1 };
+    struct weather_finding far = { .param = -1 };
     struct views v = views_of(learner->comm->device);
     const double *const x = view_read(&v, own).data;
     for (int i = 0; i < learner->network.params; i++) {
@@ -138,15 +140,15 @@ static enum error_code weather_reference_compare(struct weather_reference *refer
                                                  int64_t step, struct error *err)
 {
     const int64_t n = weather_numbers(learner);
-    struct farthest all[COMPARED_DEVICES];
     if (speaks(learner)) memcpy(reference->whole, whole, (size_t)n * sizeof *whole);
     enum error_code e = comm_tell(learner->comm, reference->whole, (uint64_t)n * sizeof *whole, err);
     if (e) return e;
-    const struct farthest far = compare_pieces(learner, own, reference->whole);
-    e = comm_bring(learner->comm, &far, sizeof far, all, err);
+    const struct weather_finding far = compare_pieces(learner, own, reference->whole);
+    e = comm_bring(learner->comm, &far, sizeof far, reference->finding, err);
     for (int r = 0; r < learner->comm->size && speaks(learner) && !e; r++) {
-        reference->compared += all[r].count;
-        note(reference, all[r].off, bound, format, learner->network.param[all[r].param].name, step, r);
+        const struct weather_finding *const one = &reference->finding[r];
+        reference->compared += one->count;
+        note(reference, one->off, bound, format, learner->network.param[one->param].name, step, r);
     }
     return e;
 }

@@ -12,7 +12,8 @@
  * another order. */
 #define WEATHER_BOUND 1e-12
 
-enum { COMPARED_DEVICES = 64 };           /* the most that a comparison has */
+/* The farthest piece of one device, over the largest number of its parameter, and how many pieces it has compared. */
+struct weather_finding { double off; int param; int64_t count; };
 
 struct weather_reference {
     bool alone;                         /* it steps with its own gradients for ever; else with the devices', once they
@@ -21,6 +22,7 @@ struct weather_reference {
     double *state[OPTIMIZER_MAX_STATES];        /* on rank 0, of the optimizer */
     double *now, *next, *noise;         /* on rank 0: the batch */
     double *whole, *all;                /* of all parameters, on every device; of every device, on rank 0 */
+    struct weather_finding *finding;    /* [devices] on rank 0: of a comparison */
     double loss;                        /* of the last step, on rank 0 */
     int64_t compared;                   /* tensors so far, on all devices together */
     double farthest;                    /* the largest difference of a loss, norm or gradient so far, on rank 0 */

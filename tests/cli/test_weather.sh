@@ -43,10 +43,30 @@ test_one_member() {
     expect_out 'score of the distribution'
 }
 
+# What is not computed is not shown as a number, and what is not compared is not called right.
+test_nothing_is_claimed() {
+    weather --steps 1 --backend count; expect_status 0
+    expect_out 'the backend only counts'; expect_out '^ +1 +- +- '
+    weather --steps 0 --check ref; expect_status 0; expect_no_out '^OK: '
+}
+
+# The mesh of the paper: 16 samples x 16 members x 4 tiles.
+test_thousand_devices() {
+    [ "${TIER:-test}" = verify ] || return 0
+    ORRERY_ONE_PROCESS=1 weather --batch 16 --members 16 --dp 16 --ensemble 16 --polar 2 --azimuth 2 --steps 1 --check ref
+    expect_status 0; expect_out '1024 devices'; expect_out '^OK: '
+}
+
+# A launcher that starts another number of devices is told so, by every device alike.
+test_another_mesh() {
+    run_under 3 train --model fourcastnet-tiny --dp 2; expect_status 2; expect_error 'started 3 processes, but --dp 2'
+}
+
 test_bench() {
     run bench weather;      expect_status 0; expect_silent
     expect_out '^OK: every direction'; expect_no_out 'ANOTHER'
     run bench weather more; expect_status 2
 }
 
-run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_one_member test_bench
+run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_one_member test_nothing_is_claimed \
+    test_thousand_devices test_another_mesh test_bench

@@ -5,6 +5,7 @@
 #include "tests/devices/on_devices.h"
 #include "emulated_devices/weather/compare.h"
 #include "tests/tier.h"
+#include <math.h>
 #include <string.h>
 
 enum { STEPS = 2, BATCH = 3, MEMBERS = 3 };
@@ -80,6 +81,47 @@ static void test_every_mesh(void **state)
             }
 }
 
+/* Sum over all devices what they were charged with in the gradients of a step, without what reductions add. */
+static double work_of(const struct weather_job *job)
+{
+    struct weather_learner learner;
+    struct weather_step step;
+    double all[64], together = 0;
+    ASSERT_ALL(weather_learner_open(&learner, job, &comm, &err) == OK, "%s", err.text);
+    const struct ledger before = comm.counted;
+    const double flops = device.done.flops;
+    ASSERT_ALL(weather_gradients(&learner, &step, &err) == OK, "%s", err.text);
+    double own = device.done.flops - flops;
+    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
+        own -= (double)(ledger_kind(&comm.counted, kind).additions - ledger_kind(&before, kind).additions);
+    weather_learner_close(&learner);
+    ASSERT_ALL(comm_bring(&comm, &own, sizeof own, all, &err) == OK, "%s", err.text);
+    for (int r = 0; r < comm.size && comm.rank == 0; r++) together += all[r];
+    ASSERT_ALL(comm_tell(&comm, &together, sizeof together, &err) == OK, "%s", err.text);
+    return together;
+}
+
+/* However the devices are cut, together they compute the same: work is cut, and none is done twice or forgotten. */
+static void test_work_is_cut(void **state)
+{
+    (void)state;
+    double first = 0;
+    int n = 0;
+    for (int s = 1; s <= BATCH; s++)
+        for (int e = 1; e <= MEMBERS; e++)
+            for (int h = 1; h <= 7 && s * e * h <= test_size; h++) {
+                const int size[TILE_AXES] = { s, e, h, test_size / (s * e * h) };
+                if (test_size % (s * e * h) != 0 || size[AZIMUTH] > 7 || !tier_takes(n++, test_size < 4 ? 1 : 3))
+                    continue;
+                const struct weather_job job = a_job(size, (s + e + h) % 2 ? HALO : SCATTERED);
+                const double work = work_of(&job);
+                if (first == 0) first = work;
+                /* The halves of Fourier transforms are no whole numbers. */
+                ASSERT_ALL(fabs(work / first - 1) < 1e-12, "%d x %d x %d x %d: %.17g operations, not %.17g", s, e, h,
+                           size[AZIMUTH], work, first);
+            }
+}
+
 /* A job that cannot be is refused by the flag. */
 static void test_refused(void **state)
 {
@@ -99,6 +141,7 @@ static void test_refused(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = { ON_DEVICES(test_every_mesh), ON_DEVICES(test_refused) };
+    const struct CMUnitTest tests[] = { ON_DEVICES(test_every_mesh), ON_DEVICES(test_work_is_cut),
+                                        ON_DEVICES(test_refused) };
     return MPI_RUN("a weather model on tiles", tests);
 }
