@@ -119,7 +119,8 @@ static enum error_code write_json(const struct weather_session *session, struct 
     if (root == NULL) return fail(err, ERR_MEMORY, "no memory for the document of --json");
     json_add(root, "model %s numbers %hhd devices %d samples %g members %g fairness %g convolution %s parameters %g",
              job->shape->name, session->has_numbers, weather_devices(job), (double)job->samples, (double)job->members,
-             job->alpha, job->form == HALO ? "halo" : "scattered", (double)session->learner.network.share_at[WEATHER_SHARES]);
+             job->alpha, job->form == HALO ? "halo" : "scattered",
+             (double)session->learner.network.share_at[WEATHER_SHARES]);
     json_add(cJSON_AddObjectToObject(root, "mesh"), "samples %d ensemble %d polar %d azimuth %d", job->size[SAMPLES],
              job->size[ENSEMBLE], job->size[POLAR], job->size[AZIMUTH]);
     json_add(root, "optimizer %s cluster %s virtual_ps %g memory_bytes %g bytes_sent %g messages_sent %g",

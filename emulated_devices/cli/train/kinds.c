@@ -63,8 +63,8 @@ const struct run_kind run_serve = {
 static const char *const of_texts[] = {
     OF_FILES, OF_FAILURES, WEATHER_OPTIONS, "--memory-of", "--from", "--plan", "--seq", "--data", "--eval-data",
     "--tokenizer", "--batches", "--mask", "--pack", "--load", "--affinity", "--owners", "--perturb", "--mezo-eps",
-    "--dropout", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens", "--chosen-experts",
-    "--local-steps", "--outer-lr", "--outer-momentum", NULL
+    "--dropout", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens",
+    "--chosen-experts", "--local-steps", "--outer-lr", "--outer-momentum", NULL
 };
 
 const struct run_kind run_rl = {
