@@ -5,8 +5,6 @@
  */
 #include "emulated_devices/schemes/spatial/walk.h"
 
-#include <math.h>
-
 #define SIZE(...) ((const int64_t[WALK_DIMS]){ __VA_ARGS__ })
 
 /* This device's part. */
@@ -25,8 +23,11 @@ static struct range own_orders(const struct tiling *tiling, const struct harmoni
 /* The clock is charged for fast Fourier transforms, as in the released code, though ref/sphere adds term by term. */
 static void charge_fourier(struct walk *walk, const struct harmonics *harmonics, int64_t rows)
 {
-    const double nlon = (double)harmonics->nlon;
-    walk_charge(walk, "Fourier transform", 2.5 * nlon * log2(nlon) * (double)rows,
+    int64_t stages = 0, left = harmonics->nlon;
+    /* A stage for each prime factor p is as p - 1 of those with 2, so a power of 2 has its logarithm of them. */
+    for (int64_t p = 2; left > 1; p++)
+        while (left % p == 0) stages += p - 1, left /= p;
+    walk_charge(walk, "Fourier transform", 2.5 * (double)(harmonics->nlon * stages * rows),
                 rows * (harmonics->nlon + 2 * harmonics->degrees));
 }
 
