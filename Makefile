@@ -170,6 +170,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_mezo.py --check
 	$(Q)$(PYTHON) golden/make_local.py --check
 	$(Q)$(PYTHON) golden/make_spatial.py --check
+	$(Q)$(PYTHON) golden/make_weather.py --check
 	$(Q)$(PYTHON) golden/make_policies.py --check
 	$(Q)$(PYTHON) golden/make_routers.py --check
 	$(Q)$(PYTHON) golden/make_padding.py --check

@@ -24,10 +24,13 @@
 struct plan_findings;
 struct plan_more;
 struct from;
+struct weather_job;
 
 /* This holds what a run is asked for: everything on the command line. */
 struct train_options {
     struct plan plan;                   /* mesh, schemes, model, batch and optimizer */
+    struct weather_job *weather;        /* of a model with fields on a globe, which has no plan; NULL: the model has
+                                         * tokens; owned */
     bool infers;                        /* `orrery infer`: forward passes alone */
     const char *model_dir;              /* folder of initial weights; NULL: drawn from the seed */
     const char *pack;                   /* lengths of samples that are packed into sequences; NULL: none are */

@@ -133,6 +133,14 @@ void filter_apply(const struct filter *filter, int64_t n, struct range inputs, c
                 }
 }
 
+int64_t filter_pairs(const struct filter *filter, struct range inputs, struct range outputs)
+{
+    int64_t pairs = 0;
+    for (int64_t e = filter->first[outputs.first]; e < filter->first[outputs.first + outputs.count]; e++)
+        pairs += filter->row[e] >= inputs.first && filter->row[e] < inputs.first + inputs.count;
+    return pairs;
+}
+
 /* d_x is the transpose of filter_apply: each point of the filter sends d_y back to the row that it read. */
 void filter_apply_transposed(const struct filter *filter, int64_t n, struct range inputs, double *d_x,
                              struct range outputs, const double *d_y)
@@ -155,31 +163,36 @@ void filter_apply_transposed(const struct filter *filter, int64_t n, struct rang
 /* A product over channels and basis functions at every point: out [B, out, points]. */
 void mixing_forward(struct mixing mixing, const double *y, const double *weight, double *out)
 {
-    const int64_t columns = mixing.in * mixing.K;
+    const int64_t columns = mixing.in / mixing.groups * mixing.K, of_group = mixing.out / mixing.groups;
     memset(out, 0, (size_t)(mixing.B * mixing.out * mixing.points) * sizeof *out);
     for (int64_t b = 0; b < mixing.B; b++)
         for (int64_t o = 0; o < mixing.out; o++)
-            for (int64_t i = 0; i < columns; i++)
-                for (int64_t p = 0; p < mixing.points; p++)
-                    /* out[b,o,:] = sum over (channel, k) of weight[o,(channel,k)] y[b,(channel,k),:]. */
-                    out[(b * mixing.out + o) * mixing.points + p] +=
-                        weight[o * columns + i] * y[(b * columns + i) * mixing.points + p];
+            for (int64_t i = 0; i < columns; i++) {
+                /* out[b,o,:] = sum over (channel, k) of weight[o,(channel,k)] y[b,(channel,k),:], of o's group. */
+                const double a = weight[o * columns + i],
+                    *const from = y + ((b * mixing.groups + o / of_group) * columns + i) * mixing.points;
+                double *const to = out + (b * mixing.out + o) * mixing.points;
+                for (int64_t p = 0; p < mixing.points; p++) to[p] += a * from[p];
+            }
 }
 
 /* Both gradients of mixing_forward; they are set, not added to. */
 void mixing_backward(struct mixing mixing, const double *y, const double *weight, const double *d_out, double *d_y,
                      double *d_weight)
 {
-    const int64_t columns = mixing.in * mixing.K;
-    memset(d_y, 0, (size_t)(mixing.B * columns * mixing.points) * sizeof *d_y);
+    const int64_t columns = mixing.in / mixing.groups * mixing.K, of_group = mixing.out / mixing.groups;
+    memset(d_y, 0, (size_t)(mixing.B * mixing.in * mixing.K * mixing.points) * sizeof *d_y);
     memset(d_weight, 0, (size_t)(mixing.out * columns) * sizeof *d_weight);
     for (int64_t b = 0; b < mixing.B; b++)
         for (int64_t o = 0; o < mixing.out; o++)
-            for (int64_t i = 0; i < columns; i++)
+            for (int64_t i = 0; i < columns; i++) {
+                /* d_y[b,i,:] += weight[o,i] d_out[b,o,:];  d_weight[o,i] += sum over b and points of y d_out. */
+                const int64_t at = ((b * mixing.groups + o / of_group) * columns + i) * mixing.points;
+                const double a = weight[o * columns + i],
+                    *const d = d_out + (b * mixing.out + o) * mixing.points;
                 for (int64_t p = 0; p < mixing.points; p++) {
-                    /* d_y[b,i,:] += weight[o,i] d_out[b,o,:];  d_weight[o,i] += sum over b and points of y d_out. */
-                    const double d = d_out[(b * mixing.out + o) * mixing.points + p];
-                    d_y[(b * columns + i) * mixing.points + p] += weight[o * columns + i] * d;
-                    d_weight[o * columns + i] += y[(b * columns + i) * mixing.points + p] * d;
+                    d_y[at + p] += a * d[p];
+                    d_weight[o * columns + i] += y[at + p] * d[p];
                 }
+            }
 }

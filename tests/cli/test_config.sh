@@ -78,7 +78,7 @@ refused() {                             # refused 'CONTENT' 'WHAT IS SAID'
 }
 test_what_is_refused() {
     refused 'dp: 2\ndpp: 2\n' 'line 2: dpp: is no setting of train; did you mean dp\?$'
-    refused '\n\ncolour: red\n' 'line 3: colour: is no setting of train; see orrery train --print-config$'
+    refused '\n\nhumour: red\n' 'line 3: humour: is no setting of train; see orrery train --print-config$'
     refused 'dp: 0\n' 'line 1: --dp 0: must be a whole number from 1 to'
     refused 'dtype: fp33\n' 'line 1: --dtype fp33: there is no such choice; did you mean fp32\?$'
     refused 'untied: yes\n' 'line 1: untied: must be true or false, not yes$'

@@ -16,7 +16,7 @@ static void test_every_tiling(void **state)
         for (int h = 1; e * h <= test_size; h++) {
             struct tiling t;
             if (test_size % (e * h) != 0) continue;
-            const enum error_code opened = tiling_open(&t, &comm, (const int[]){ e, h, test_size / (e * h) }, &err);
+            const enum error_code opened = tiling_open(&t, &comm, (const int[]){ 1, e, h, test_size / (e * h) }, &err);
             ASSERT_ALL(opened == OK, "%s", err.text);
             for (int i = 0; (s = spatial_scheme_at(i)) != NULL; i++) {
                 struct spatial_outcome o;
@@ -31,9 +31,9 @@ static void test_refused(void **state)
 {
     (void)state;
     struct tiling t;
-    const enum error_code many = tiling_open(&t, &comm, (const int[]){ 1, test_size, 2 }, &err);
+    const enum error_code many = tiling_open(&t, &comm, (const int[]){ 1, 1, test_size, 2 }, &err);
     ASSERT_ALL(many == ERR_PLAN, "more tiles than devices: %s", error_meaning(many));
-    const enum error_code none = tiling_open(&t, &comm, (const int[]){ 1, 0, 1 }, &err);
+    const enum error_code none = tiling_open(&t, &comm, (const int[]){ 1, 1, 0, 1 }, &err);
     ASSERT_ALL(none == ERR_PLAN, "no tiles: %s", error_meaning(none));
 }
 

@@ -123,7 +123,7 @@ static void released_convolution(void **state)
     struct filter f = a_filter(NLAT, NLON);
     const struct range all = { 0, NLAT };
     const int64_t n = NLAT * NLON, weights = OUT * IN * f.K;
-    const struct mixing m = { BATCH, IN, OUT, f.K, n };
+    const struct mixing m = { BATCH, IN, OUT, f.K, n, 1 };
     double *const x = stored("convolution", "in", BATCH * IN * n), *const w = stored("convolution", "weight", weights),
            *const d_out = stored("convolution", "d_out", BATCH * OUT * n);
     double *const y = room(BATCH * IN * f.K * n), *const d_y = room(BATCH * IN * f.K * n), *const d_w = room(weights),

@@ -6,7 +6,7 @@
 tree=.
 
 # From the bottom up: a room may use itself and what stands before it.
-rooms='ref library device comm collectives schemes plan model train serve search check verify draw launch run rl cluster bench course cli browser'
+rooms='ref library device comm collectives schemes plan model train serve search check verify weather draw launch run rl cluster bench course cli browser'
 
 # The same of the floors of check/.  What a program has and what it should have come from below; what is wrong is said above.
 floors='dump recompute mistakes report'

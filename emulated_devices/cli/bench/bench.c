@@ -50,6 +50,8 @@ static const struct command topics[] = {
     { "serving", "serving systems: what their papers claim beside ours", bench_serving_topic },
     { "cluster", "schedulers of clusters: what their papers claim beside ours, in simulation", bench_cluster_topic },
     { "rl", "reinforcement learning: what its papers claim beside ours", bench_rl_topic },
+    { "weather", "a step of a weather model on several meshes: memory, bytes, time, and the claims of its paper",
+      bench_weather_topic },
     { "paths", "flows over leaves and spines: paths by a hash beside paths assigned for all together",
       bench_paths_topic },
     { "packing", "columns, heads, halos and boxes: packing them, and how they are best sent", bench_packing_topic },

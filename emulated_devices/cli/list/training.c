@@ -10,6 +10,7 @@
 #include "ref/optim/optimizer.h"
 #include "ref/policy/policy.h"
 #include "ref/routers/router.h"
+#include "ref/weather/network.h"
 #include <stdio.h>
 
 void list_optimizers(void)
@@ -58,6 +59,11 @@ void list_models(void)
         list_entry(c->name, m->description);
         list_field("L=%lld H=%lld D=%lld F=%lld V=%lld S=%lld", (long long)c->L, (long long)c->H, (long long)c->D,
               (long long)c->F, (long long)c->V, (long long)c->S);
+    }
+    for (const struct weather_shape *s = weather_shapes(); s->name; s++) {
+        list_entry(s->name, "fields on a globe: FourCastNet 3 (orrery train)");
+        list_field("%lld x %lld points, %lld degrees, %lld channels, %lld blocks", (long long)s->nlat,
+                   (long long)s->nlon, (long long)s->degrees, (long long)weather_channels(s), (long long)s->layers);
     }
 }
 

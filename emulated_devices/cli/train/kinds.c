@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/rl.h"
 #include "emulated_devices/cli/train/serve.h"
 #include "emulated_devices/rl/task.h"
+#include "emulated_devices/weather/learner.h"
 
 /* Options of training that a run without steps does not have. */
 #define OF_TRAINING                                                                                 \
@@ -18,7 +19,7 @@
     "--keep", "--eval-every", "--owners-out",                                                       \
     "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
-    "--memory-of", "--from"
+    "--memory-of", "--from", WEATHER_OPTIONS
 
 static const char *const of_training[] = { OF_TRAINING, NULL };
 
@@ -60,10 +61,10 @@ const struct run_kind run_serve = {
 
 /* Reinforcement learning has samples of its own in place of text, and keeps nothing on disks. */
 static const char *const of_texts[] = {
-    OF_FILES, OF_FAILURES, "--memory-of", "--from", "--plan", "--seq", "--data", "--eval-data", "--tokenizer",
-    "--batches", "--mask", "--pack", "--load", "--affinity", "--owners", "--perturb", "--mezo-eps", "--dropout",
-    "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens", "--chosen-experts",
-    "--local-steps", "--outer-lr", "--outer-momentum", NULL
+    OF_FILES, OF_FAILURES, WEATHER_OPTIONS, "--memory-of", "--from", "--plan", "--seq", "--data", "--eval-data",
+    "--tokenizer", "--batches", "--mask", "--pack", "--load", "--affinity", "--owners", "--perturb", "--mezo-eps",
+    "--dropout", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens",
+    "--chosen-experts", "--local-steps", "--outer-lr", "--outer-momentum", NULL
 };
 
 const struct run_kind run_rl = {
@@ -86,7 +87,7 @@ const struct run_kind run_rl = {
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
     "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",          \
-    "--trace-format", "--live", "--dry-run"
+    "--trace-format", "--live", "--dry-run", WEATHER_OPTIONS
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 

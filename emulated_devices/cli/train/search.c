@@ -8,6 +8,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/run/report/report.h"
 #include "emulated_devices/launch/stopping.h"
+#include "emulated_devices/weather/learner.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include "ref/machine/measure.h"
@@ -18,7 +19,8 @@
 /* Options of a run that has numbers, or of one plan.  --data and --seed stay, since they say which samples of --pack a
  * step has. */
 const char *const search_without[] = {
-    "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--record",
+    WEATHER_OPTIONS, "--sample", "--check", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid",
+    "--record",
     "--disturb",
     "--backend", "--direct",
     "--wait-limit", "--threads",

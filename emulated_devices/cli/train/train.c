@@ -11,6 +11,7 @@
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/cli/train/survive_words.h"
+#include "emulated_devices/cli/train/weather.h"
 #include "emulated_devices/run/elastic/elastic.h"
 #include "emulated_devices/run/plan.h"
 #include "emulated_devices/run/session.h"
@@ -73,6 +74,12 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
 {
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
+    if (!e && o.weather) {
+        const struct weather_asked asked = { o.weather, &o.cluster, o.steps, o.check != NULL, o.json, o.memory };
+        e = o.help ? OK : weather_train(&asked, one_process(), argc, argv, status, err);
+        train_options_free(&o);
+        return e;
+    }
     if (!e && !o.help) e = elastic_read(&o, kind, err);
     if (!e && !o.help) e = survive_check(&o, err);
     const bool alone = under_launcher() || (!e && elastic_devices(&o) == 1 && !o.survive);

@@ -387,8 +387,8 @@ static enum error_code take_check(struct train_options *options, const struct tr
     return options->isolate && !options->check ? fail(err, ERR_USAGE, "--isolate: needs --check ref") : OK;
 }
 
-static enum error_code take_backend(const struct train_options *options, const struct train_words *words,
-                                    struct error *err)
+enum error_code take_backend(const struct train_options *options, const struct train_words *words,
+                             struct error *err)
 {
     set_wait_limit(words->limit);
     const enum error_code e = set_backend(words->backend, err);
@@ -533,7 +533,7 @@ static enum error_code check_golden_micros(const struct train_options *options, 
                 "--micro %d there are %lld", (long long)options->golden_micros, dp, p->micros, (long long)micros);
 }
 
-static enum error_code take_numbers(struct train_options *options, const struct train_words *words, struct error *err)
+enum error_code take_numbers(struct train_options *options, const struct train_words *words, struct error *err)
 {
     struct hyperparameters *const h = &options->plan.hyper;
     if (words->lr >= 0) h->lr = words->lr;

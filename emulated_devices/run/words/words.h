@@ -32,6 +32,14 @@ struct data_flags {
 /* Flags of low-rank optimizers; 0, below 0: not given. */
 struct low_rank_flags { int rank, refresh, history; double scale, damping; };
 
+/* Flags of models with fields on a globe. */
+struct field_flags {
+    int polar, azimuth, ensemble;       /* devices along latitudes, longitudes and members */
+    int members;                        /* of the ensemble; 0: not given */
+    double fairness;                    /* of its score: 1 is fair, 0 that of the ensemble as a distribution */
+    const char *convolution;            /* what local convolutions send */
+};
+
 /* Values of flags that are not stored in struct train_options directly. */
 enum { MOST_VOCABULARY = 1 << 24 };      /* tokens of a preset */
 
@@ -64,12 +72,21 @@ struct train_words {
     struct model_flags changed;
     struct data_flags data;
     struct low_rank_flags low_rank;
+    struct field_flags fields;
     struct moment_flags moments;        /* --beta1, --beta2, --eps */
 };
 
 /** Make a plan of what was read: add a checkpoint's settings and then defaults, and check it.
  *  @param table  of all options, to take a checkpoint's settings.  @return OK or the first problem. */
 enum error_code train_take(struct train_options *, struct train_words *, const struct option *table, struct error *);
+
+/** Make options->weather, the job of a model with fields on a globe, of what was read.
+ *  @param table  of all options, of which those of other models are refused.  @return OK or the first problem. */
+enum error_code train_take_weather(struct train_options *, struct train_words *, const struct option *table,
+                                   struct error *);
+
+/** Refuse the options of such models where the model is none.  @return OK or ERR_USAGE. */
+enum error_code train_refuse_fields(const struct train_words *, struct error *);
 
 /* ---- shared by the files of this folder -------------------------------------------------------------------------- */
 
@@ -88,5 +105,11 @@ enum error_code train_take_sections(struct train_options *, const struct train_w
 
 /** Take what is kept where, and in which format.  @return OK or ERR_USAGE. */
 enum error_code take_storage(struct train_options *, const struct train_words *, struct error *);
+
+/** Take the backend and how long a device waits.  @return OK or ERR_USAGE. */
+enum error_code take_backend(const struct train_options *, const struct train_words *, struct error *);
+
+/** Take the numbers of the optimizer, whose usual ones the plan has.  @return OK or ERR_USAGE. */
+enum error_code take_numbers(struct train_options *, const struct train_words *, struct error *);
 
 #endif

@@ -24,7 +24,24 @@ static struct call convolution_call_of(const struct tiling *tiling, const struct
                          .n = tiling_part(tiling, AZIMUTH, convolution->B * convolution->in).count,
                           .own = { own.first, own.count }, .wide = { wide.first, wide.count }, .all = { 0, f->nlat },
                           .mixing = { convolution->B, convolution->in, convolution->out, f->K,
-                                     own.count * tiling_part(tiling, AZIMUTH, f->nlon).count } };
+                                     own.count * tiling_part(tiling, AZIMUTH, f->nlon).count, convolution->groups } };
+}
+
+/* Each stored point of the filter is multiplied and added for every longitude. */
+static void charge_filter(struct walk *walk, const struct filter *filter, int64_t fields, struct range inputs,
+                          struct range outputs)
+{
+    const double pairs = (double)filter_pairs(filter, inputs, outputs);
+    walk_charge(walk, "local convolution", 2 * pairs * (double)(fields * filter->K * filter->nlon),
+                fields * filter->nlon * (inputs.count + filter->K * outputs.count));
+}
+
+/* Products over channels and basis functions: one forward, two backward. */
+static void charge_mixing(struct walk *walk, struct mixing mixing, int products)
+{
+    const double each = 2 * (double)(mixing.B * mixing.out * mixing.in / mixing.groups * mixing.K * mixing.points);
+    walk_charge(walk, "channels of a convolution", products * each,
+                products * mixing.B * mixing.points * (mixing.in * mixing.K + mixing.out));
 }
 
 enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_convolution *convolution, struct tensor x,
@@ -44,10 +61,12 @@ enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_con
     struct walk_views v = walk_compute(&w, SIZE(c.n, f->K, outputs.count, f->nlon));
     /* [n, 1, input rows, longitudes] becomes [n, K, output rows, longitudes]. */
     if (v.to) filter_apply(f, c.n, inputs, v.from, outputs, v.to), walk_computed(&w, &v);
+    charge_filter(&w, f, c.n, inputs, outputs);
     /* Without a halo a device adds to rows of others, so sums of all rows are scattered. */
     if (!halo) walk_reduce_scatter(&w, POLAR, 2);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
     /* y [B, in, K, rows, longitudes] is kept for the backward pass, and mixed next. */
+    charge_mixing(&w, c.mixing, 1);
     const enum error_code e = walk_to(&w, y);
     if (e || cost || c.mixing.points == 0) return e;
     /* out [B, out, points] = weight [out, in, K] times y [B, in, K, points]; each device mixes its own points. */
@@ -79,7 +98,7 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
     const bool halo = convolution->form == HALO;
     const struct range inputs = halo ? c.wide : c.own, outputs = halo ? c.own : c.all;
     const struct collective sum = { .in = d_weight.data, .out = d_weight.data, .reduction = SUM, .dtype = F64,
-                                    .count = convolution->out * convolution->in * f->K };
+                                    .count = convolution->out * convolution->in / convolution->groups * f->K };
     struct walk w = walk_from(tiling, cost, SIZE(c.N, f->K, c.own.count, tiling_part(tiling, AZIMUTH, f->nlon).count),
                               tensor_none, err);
     /* The gradient of the weights is a sum over all tiles. */
@@ -88,7 +107,12 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
     } else {
         w.at = walk_room(&w, walk_count(w.size)), w.owned = true;
         if (!w.e) mix_backward(tiling, &c, y, weight, d_out, w.at, d_weight);
+        charge_mixing(&w, c.mixing, 2);
         if (!w.e) w.e = collective_run(&tiling->tiles, ALLREDUCE, NULL, &sum, err);
+    }
+    if (convolution->given) {
+        w.size[0] = 0;                                      /* nothing to copy */
+        return walk_to(&w, tensor_none);
     }
     walk_turn(&w, AZIMUTH, 0, 3, f->nlon);
     /* The transpose of a reduce-scatter is an allgather; that of the halo sends its rows home. */
@@ -96,6 +120,7 @@ enum error_code spatial_convolve_backward(struct tiling *tiling, const struct sp
     struct walk_views v = walk_compute(&w, SIZE(c.n, 1, inputs.count, f->nlon));
     /* [n, K, output rows, longitudes] becomes [n, 1, input rows, longitudes]. */
     if (v.to) filter_apply_transposed(f, c.n, inputs, v.to, outputs, v.from), walk_computed(&w, &v);
+    charge_filter(&w, f, c.n, inputs, outputs);
     if (halo) walk_halo_home(&w, POLAR, 2, f->nlat, f->reach);
     walk_turn(&w, AZIMUTH, 3, 0, c.N);
     return walk_to(&w, d_x);

@@ -74,6 +74,8 @@ enum error_code spatial_crps(struct tiling *tiling, const struct spatial_score *
     if (!cost) w.e = take_points(&c, tiling, spatial_score, observed, err);
     /* Points are exchanged for members: a score needs all members of a point. */
     walk_turn(&w, ENSEMBLE, 3, 0, spatial_score->members);
+    walk_charge(&w, "score", 3 * (double)(c.crps.members * (c.crps.members + 1) * c.crps.channels * c.points.count),
+                c.crps.channels * c.points.count * (c.crps.members * (backward ? 2 : 1) + 1));
     /* loss [channels] is this device's part of the sum over points, until the all-reduce. */
     if (!w.e && !cost) schemes_spatial_score(&c, &w, loss);
     if (cost) account_add(cost, group_cost(&tiling->all, ALLREDUCE, NULL, &sum), 1);

@@ -20,6 +20,25 @@ static struct range own_orders(const struct tiling *tiling, const struct harmoni
     return (struct range){ own.first, own.count };
 }
 
+/* The clock is charged for fast Fourier transforms, as in the released code, though ref/sphere adds term by term. */
+static void charge_fourier(struct walk *walk, const struct harmonics *harmonics, int64_t rows)
+{
+    int64_t stages = 0, left = harmonics->nlon;
+    /* A stage for each prime factor p is as p - 1 of those with 2, so a power of 2 has its logarithm of them. */
+    for (int64_t p = 2; left > 1; p++)
+        while (left % p == 0) stages += p - 1, left /= p;
+    walk_charge(walk, "Fourier transform", 2.5 * (double)(harmonics->nlon * stages * rows),
+                rows * (harmonics->nlon + 2 * harmonics->degrees));
+}
+
+/* A real matrix for each order, times complex numbers. */
+static void charge_legendre(struct walk *walk, const struct harmonics *harmonics, int64_t fields, int64_t orders)
+{
+    walk_charge(walk, "Legendre transform",
+                4 * (double)(harmonics->nlat * harmonics->degrees) * (double)(fields * orders),
+                2 * fields * orders * (harmonics->nlat + harmonics->degrees));
+}
+
 enum error_code spatial_to_spectrum(struct tiling *tiling, const struct harmonics *harmonics,
                                     enum transform kind, int64_t N,
                                     struct tensor x, struct tensor c, struct account *cost, struct error *err)
@@ -33,6 +52,7 @@ enum error_code spatial_to_spectrum(struct tiling *tiling, const struct harmonic
     struct walk_views v = walk_compute(&w, SIZE(n, rows, harmonics->degrees, 2));
     /* [n, rows, all longitudes] becomes [n, rows, all orders, 2]. */
     if (v.to) harmonics_orders(harmonics, kind, n * rows, v.from, v.to), walk_computed(&w, &v);
+    charge_fourier(&w, harmonics, n * rows);
     walk_turn(&w, AZIMUTH, 2, 0, N);
     /* The Legendre transform needs all latitudes of an order. */
     walk_turn(&w, POLAR, 0, 1, harmonics->nlat);
@@ -40,6 +60,7 @@ enum error_code spatial_to_spectrum(struct tiling *tiling, const struct harmonic
     /* [N', all rows, M, 2] becomes [N', all degrees, M, 2]. */
     if (v.to) harmonics_degrees(harmonics, kind, own_orders(tiling, harmonics), part(tiling, POLAR, N), v.from, v.to),
         walk_computed(&w, &v);
+    charge_legendre(&w, harmonics, part(tiling, POLAR, N), M);
     walk_turn(&w, POLAR, 1, 0, N);
     return walk_to(&w, c);
 }
@@ -57,11 +78,13 @@ enum error_code spatial_to_grid(struct tiling *tiling, const struct harmonics *h
     /* [N', all degrees, M, 2] becomes [N', all rows, M, 2]. */
     if (v.to) harmonics_latitudes(harmonics, kind, own_orders(tiling, harmonics), part(tiling, POLAR, N), v.from, v.to),
         walk_computed(&w, &v);
+    charge_legendre(&w, harmonics, part(tiling, POLAR, N), M);
     walk_turn(&w, POLAR, 1, 0, N);
     walk_turn(&w, AZIMUTH, 0, 2, harmonics->degrees);
     v = walk_compute(&w, SIZE(n, rows, harmonics->nlon, 1));
     /* [n, rows, all orders, 2] becomes [n, rows, all longitudes]. */
     if (v.to) harmonics_longitudes(harmonics, kind, n * rows, v.from, v.to), walk_computed(&w, &v);
+    charge_fourier(&w, harmonics, n * rows);
     walk_turn(&w, AZIMUTH, 2, 0, N);
     return walk_to(&w, x);
 }

@@ -192,6 +192,13 @@ void walk_computed(struct walk *walk, struct walk_views *views)
     walk->old = tensor_none, walk->owned_old = false, views->to = NULL;
 }
 
+void walk_charge(struct walk *walk, const char *what, double flops, int64_t numbers)
+{
+    if (walk->cost || walk->e || numbers == 0) return;
+    const struct op_cost cost = { .flops = flops, .bytes = (double)numbers * sizeof(double) };
+    device_charge(walk_device_of(walk), what, cost);
+}
+
 /* The walk ends here in every case, also after an error. */
 enum error_code walk_to(struct walk *walk, struct tensor out)
 {

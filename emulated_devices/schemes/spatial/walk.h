@@ -53,6 +53,10 @@ struct walk_views { const double *from; double *to; struct views views; };
 struct walk_views walk_compute(struct walk *, const int64_t size[WALK_DIMS]);
 void walk_computed(struct walk *, struct walk_views *);
 
+/** Charge the device for an operation of this walk, unless it is a cost walk: what it computes, and 8 bytes for each
+ *  number of the blocks that it reads and writes.  @param what  lives as long as a trace. */
+void walk_charge(struct walk *, const char *what, double flops, int64_t numbers);
+
 /** Copy the block to where the caller wants it, and end the walk. */
 enum error_code walk_to(struct walk *, struct tensor);
 

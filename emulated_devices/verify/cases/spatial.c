@@ -280,8 +280,8 @@ static int64_t rows_of_next(const struct trial *trial)
  * forward results have equal bits.  A reduce-scatter adds in another order. */
 static void convolution_of(struct trial *trial, const struct filter *filter, enum convolution_form form, int64_t B)
 {
-    const struct spatial_convolution s = { filter, form, B, IN, OUT };
-    const struct mixing m = { B, IN, OUT, filter->K, NLAT * NLON };
+    const struct spatial_convolution s = { filter, form, B, IN, OUT, 1, false };
+    const struct mixing m = { B, IN, OUT, filter->K, NLAT * NLON, 1 };
     const bool halo = form == HALO;
     const int64_t N = B * IN, n = own(trial, AZIMUTH, N), rows = own(trial, POLAR, NLAT),
         lon = own(trial, AZIMUTH, NLON);

@@ -21,7 +21,7 @@ static enum error_code of_all_devices(struct comm *world, struct spatial_outcome
 static void record(struct job *job, const struct spatial_scheme *scheme, const struct tiling *tiling,
                    const struct spatial_outcome *outcome)
 {
-    static const char *const name[] = { "ensemble", "polar", "azimuth" };
+    static const char *const name[] = { "samples", "ensemble", "polar", "azimuth" };
     cJSON *to = verify_begin_case(job, scheme_kind_info(SPATIAL_SCHEME)->family, scheme->head.name, &outcome->verdict);
     cJSON *tiles = cJSON_AddObjectToObject(to, "tiling");
     for (int a = 0; a < TILE_AXES; a++) cJSON_AddNumberToObject(tiles, name[a], tiling->size[a]);
@@ -61,6 +61,6 @@ enum error_code verify_tiles(struct job *job, struct error *err)
         for (int n = 1; n <= P && !e; n++)
             for (int h = 1; n * h <= P && !e; h++)
                 if (P % (n * h) == 0 && (n == 1 || s->operation == SCORE) && verify_takes(job, s->head.name))
-                    e = run_case(job, s, (const int[]){ n, h, P / (n * h) }, err);
+                    e = run_case(job, s, (const int[TILE_AXES]){ 1, n, h, P / (n * h) }, err);
     return e;
 }

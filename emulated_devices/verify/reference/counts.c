@@ -2,41 +2,8 @@
  * must be equal: ERR_CHECK names device, kind and both numbers.  Each device checks itself, without messages.
  * run/reports.c and cases/case.c call these functions. */
 #include "emulated_devices/verify/reference/counts.h"
+#include "emulated_devices/verify/reference/ledgers.h"
 #include "emulated_devices/train/dry_run/plan_memory.h"
-#include <stdio.h>
-
-enum { TEXT = 120 };
-
-/* Describe the messages of one level of links.  A negative level stands for all levels, with the additions. */
-static const char *counts_describe(char text[TEXT], const struct traffic *traffic, int level)
-{
-    const struct sent all = { traffic->messages_sent, traffic->bytes_sent }, s = level < 0 ? all
-        : traffic->level[level];
-    const int used =
-        snprintf(text, TEXT, "%llu messages, %llu bytes", (unsigned long long)s.messages, (unsigned long long)s.bytes);
-    if (level < 0) snprintf(text + used, (size_t)(TEXT - used), ", %llu additions",
-                            (unsigned long long)traffic->additions);
-    return text;
-}
-
-/* ---- messages and sums ------------------------------------------------------------------------------------------- */
-
-/* These are a device's three accounts: messages that were sent, that calls expected, and that were predicted. */
-struct ledgers { const struct ledger *counted, *expected, *predicted; };
-
-/* Compare the three accounts for one kind of traffic, one operation and one level of links. */
-static enum error_code check_one(const struct comm *comm, struct ledgers ledgers, enum traffic_kind kind,
-                                 enum operation op, int level, struct error *err)
-{
-    const struct traffic *did = &ledgers.counted->of[kind].of[op], *expected = &ledgers.expected->of[kind].of[op];
-    const struct traffic *predicted = &ledgers.predicted->of[kind].of[op];
-    char one[TEXT], two[TEXT], three[TEXT];
-    if (traffic_equal(did, expected, level) && traffic_equal(did, predicted, level)) return OK;
-    return fail(err, ERR_CHECK, "device %d, %s %s%s%s: counted %s; its calls expected %s; predicted were %s",
-                comm->rank, traffic_kind_name(kind), operation_name(op), level < 0 ? "" : " over links of level ",
-                level < 0 ? "" : comm->device->clock.cluster.link[level].level, counts_describe(one, did, level),
-                counts_describe(two, expected, level), counts_describe(three, predicted, level));
-}
 
 /* ---- the slow tier ----------------------------------------------------------------------------------------------- */
 
@@ -59,14 +26,8 @@ static enum error_code check_tier(const struct trainer *trainer, int64_t steps, 
 enum error_code traffic_check(const struct trainer *trainer, int64_t steps, struct error *err)
 {
     struct ledger predicted;
-    const struct ledgers all = { &trainer->comm->counted, &trainer->comm->expected, &predicted };
-    enum error_code e = OK;
     trainer_predict(trainer, steps, &predicted);
-    /* CONTROL messages belong to checks, not to the plan, so they are not compared. */
-    for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
-        for (enum operation op = 0; op < CONTROL; op++)
-            for (int level = -1; level < CLUSTER_LEVELS && !e; level++)
-                e = check_one(trainer->comm, all, kind, op, level, err);
+    const enum error_code e = ledgers_check(trainer->comm, &predicted, err);
     return e ? e : check_tier(trainer, steps, err);
 }
 

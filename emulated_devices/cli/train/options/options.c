@@ -5,6 +5,7 @@
 #include "emulated_devices/cli/train/elastic_words.h"
 #include "emulated_devices/run/from/from.h"
 #include "ref/optim/rates.h"
+#include "ref/weather/network.h"
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,7 +64,8 @@ static struct train_words usual_words(const struct run_kind *kind)
         .limit = wait_limit(WAIT_LIMIT), .bucket = 25 << 20,
         .changed = { .speed = -1, .z_loss = -1, .shared = -1 },
         .data = { .zero = -1, .block = 256, .reshard = true, .prefetch = true },
-        .low_rank = { .scale = -1, .damping = -1 }, .moments = MOMENTS_NOT_GIVEN,
+        .low_rank = { .scale = -1, .damping = -1 }, .fields = { 1, 1, 1, 0, 1, "scattered" },
+        .moments = MOMENTS_NOT_GIVEN,
     };
 }
 
@@ -136,6 +138,19 @@ static enum error_code options_take_lengths(struct train_options *options, const
     return e;
 }
 
+/* A model has tokens, or fields on a globe. */
+static enum error_code options_take(struct train_options *options, const struct run_kind *kind,
+                                    struct train_words *words, const struct option *table, struct error *err)
+{
+    const bool fields = weather_shape_find(words->model) != NULL;
+    if (fields && kind == &run_train) return train_take_weather(options, words, table, err);
+    enum error_code e = fields
+        ? fail(err, ERR_USAGE, "--model %s: has fields on a globe, which only orrery train takes", words->model)
+        : train_refuse_fields(words, err);
+    if (!e) e = train_take(options, words, table, err);
+    return e ? e : options_take_lengths(options, kind, err);
+}
+
 enum error_code train_parse(struct train_options *options, const struct run_kind *kind, int argc, char **argv,
                             struct error *err)
 {
@@ -150,8 +165,7 @@ enum error_code train_parse(struct train_options *options, const struct run_kind
     if (e || options->help) return e;
     e = options_describe(&options->settings, own.of, &w, false, err);
     if (!e && w.print_config) e = options_describe(&shown, own.of, &w, true, err);
-    if (!e) e = train_take(options, &w, all.of, err);
-    if (!e) e = options_take_lengths(options, kind, err);
+    if (!e) e = options_take(options, kind, &w, all.of, err);
     if (!e && shown && launcher_rank() == 0) fputs(shown, stdout);
     options->help = shown != NULL;
     free(shown);
@@ -176,6 +190,7 @@ void train_options_free(struct train_options *options)
     settings_free(&options->words);
     from_free(options->from);
     free(options->settings);
+    free(options->weather);
     checkpoint_close(&options->saved);
     batch_plan_free(&options->batches);
     sections_free(&options->sections), yml_free(options->plan_file), free(options->slots);

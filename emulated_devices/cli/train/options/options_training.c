@@ -3,13 +3,15 @@
 #include "emulated_devices/cli/train/options/options.h"
 #include "ref/optim/rates.h"
 
+static const char *const convolution_forms[] = { "scattered", "halo", NULL };
+
 void training_options(struct option_list *to, struct train_options *options, struct train_words *words)
 {
     const struct option own[] = {
         { .kind = OPTION_HEADING, .help = "Model and text" },
         { "--model", "NAME|DIR", OPTION_STRING, &words->model,
           .help = "a preset, a preset with other sizes, such as llama3-8b:L=16,D=2048 (letters of docs/words.md), or a "
-                  "folder with config.json and model.safetensors" },
+                  "folder with config.json and model.safetensors; fourcastnet-tiny has fields in place of text" },
         { "--data", "FILE[:WIDTH][:WEIGHT],..", OPTION_STRING, &options->data,
           .help = "a text to learn, or a folder of sources and documents, or files of tokens, NAME.bin or NAME.npy; "
                   "several of one kind, all with a weight or all without; WIDTH says how wide the tokens of a file "
@@ -118,6 +120,20 @@ void training_options(struct option_list *to, struct train_options *options, str
          .choices = convention_rows[BALANCE_OVER].choices,
           .help = "tokens that one balance loss of a mixture counts; default: the profile's, microbatch" },
         { "--seed", "N", OPTION_UINT64, &options->plan.seed, .help = "seed of initial weights, batches and dropout" },
+        { .kind = OPTION_HEADING, .help = "Models with fields on a globe (docs/parallelism/spatial.md)" },
+        { "--polar", "N", OPTION_INT, &words->fields.polar, .min = 1, .max = 4096,
+          .help = "the latitudes of every field, and the degrees of its spectrum, are cut over N devices" },
+        { "--azimuth", "N", OPTION_INT, &words->fields.azimuth, .min = 1, .max = 4096,
+          .help = "likewise longitudes and orders" },
+        { "--ensemble", "N", OPTION_INT, &words->fields.ensemble, .min = 1, .max = 4096,
+          .help = "the members of the ensemble are cut over N devices; --dp cuts the samples of the batch" },
+        { "--members", "E", OPTION_INT, &words->fields.members, .min = 1, .max = 1024,
+          .help = "members of the ensemble, each with noise of its own; default: 2" },
+        { "--fairness", "A", OPTION_DOUBLE, &words->fields.fairness, .min = 0, .max = 1,
+          .help = "of the score that is the loss: 1, the fair score, or 0, that of the ensemble as a distribution" },
+        { "--convolution", "NAME", OPTION_CHOICE, &words->fields.convolution, .choices = convolution_forms,
+          .help = "what local convolutions send along polar: sums of rows (scattered), as the released code does, or "
+                  "the rows within reach (halo)" },
         { .kind = OPTION_HEADING, .help = "Low-rank optimizers: galore, natural-galore" },
         { "--rank", "R", OPTION_INT, &words->low_rank.rank, .min = 1, .max = 1e6,
           .help = "rank of the projection of each matrix's gradient; default: a quarter of the model's width" },
