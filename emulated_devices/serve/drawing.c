@@ -66,9 +66,7 @@ static enum error_code draw_token(struct drawing *drawing, const struct sequence
     const struct request *const r = &drawing->job->requests->at[sequence->number];
     const int64_t V = drawing->V;
     const struct place_numbers numbers = place_numbers_of(r->how.seed, place);
-    /* Without numbers each answer has tokens of its own, which no prefix shares. */
-    if (!drawing->device->backend->has_numbers)
-        return *token = (int32_t)-(sequence->number * sequence->end.most + place + 1), OK;
+    if (!drawing->device->backend->has_numbers) return *token = sequence_unseen(sequence, place), OK;
     const enum error_code e = sampling_distribution(&r->how, logits, row, drawing->p, err);
     if (e) return fail_about(err, e, r->name);
     *token = proposal_settle(drawing->job->speculation.rule, drawing->p, V, *proposal, &numbers, drawing->p + V);

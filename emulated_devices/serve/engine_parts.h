@@ -41,7 +41,7 @@ struct engine {
     struct tensor message;              /* the same in the device's memory, for messages */
     struct serving_record record;       /* of this device */
     struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
-    struct step_memo memo;              /* times of iterations, where nothing but time is computed */
+    struct step_memo *memo, own_memo;   /* times of iterations, where nothing but time is computed; else NULL */
     struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */
 };

@@ -41,17 +41,19 @@ static void add_block(uint32_t h[8], const uint8_t *block)
         w[t] = w[t - 16] + (sha256_turn(a, 7) ^ sha256_turn(a, 18) ^ a >> 3) + w[t - 7]
             + (sha256_turn(b, 17) ^ sha256_turn(b, 19) ^ b >> 10);
     }
-    /* s[0] .. s[7] are the standard's a .. h (FIPS 180-4, section 6.2.2). */
+    /* s[0] .. s[7] are the standard's a .. h (FIPS 180-4, section 6.2.2).  Each round renames them by one place: after
+     * t rounds the standard's a is s[-t modulo 8]. */
     memcpy(s, h, sizeof s);
     for (int t = 0; t < 64; t++) {
-        const uint32_t choice = (s[4] & s[5]) ^ (~s[4] & s[6]),
-                       majority = (s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]);
-        const uint32_t first = s[7] + (sha256_turn(s[4], 6) ^ sha256_turn(s[4], 11) ^ sha256_turn(s[4], 25)) + choice
-            + K[t] + w[t];
-        const uint32_t second = (sha256_turn(s[0], 2) ^ sha256_turn(s[0], 13) ^ sha256_turn(s[0], 22)) + majority;
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += first;
-        s[0] = first + second;
+        const unsigned a = 64 - (unsigned)t;
+        uint32_t *const d = &s[(a + 3) % 8], *const last = &s[(a + 7) % 8];
+        const uint32_t s0 = s[a % 8], s1 = s[(a + 1) % 8], s2 = s[(a + 2) % 8], s4 = s[(a + 4) % 8],
+                       s5 = s[(a + 5) % 8], s6 = s[(a + 6) % 8];
+        const uint32_t choice = (s4 & s5) ^ (~s4 & s6), majority = (s0 & s1) ^ (s0 & s2) ^ (s1 & s2);
+        const uint32_t first = *last + (sha256_turn(s4, 6) ^ sha256_turn(s4, 11) ^ sha256_turn(s4, 25)) + choice + K[t]
+            + w[t];
+        *d += first;
+        *last = first + (sha256_turn(s0, 2) ^ sha256_turn(s0, 13) ^ sha256_turn(s0, 22)) + majority;
     }
     for (int i = 0; i < 8; i++) h[i] += s[i];
 }
@@ -74,17 +76,26 @@ void sha256_add(struct sha256 *sha256, const void *data, size_t bytes)
     }
 }
 
-struct sha256_text sha256_end(struct sha256 *sha256)
+struct sha256_digest sha256_digest(struct sha256 *sha256)
 {
+    static const uint8_t ending[64] = { 0x80 };
     const uint64_t bits = 8 * sha256->bytes;
-    struct sha256_text out;
+    const size_t used = sha256->bytes % 64;
+    struct sha256_digest out;
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56 - 8 * i));
     /* A message ends in a bit 1, zeros up to byte 56 of a block, and its length in bits. */
-    sha256_add(sha256, "\x80", 1);
-    while (sha256->bytes % 64 != 56) sha256_add(sha256, "", 1);
+    sha256_add(sha256, ending, used < 56 ? 56 - used : 120 - used);
     sha256_add(sha256, length, sizeof length);
-    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)sha256->h[i]);
+    memcpy(out.word, sha256->h, sizeof out.word);
+    return out;
+}
+
+struct sha256_text sha256_end(struct sha256 *sha256)
+{
+    const struct sha256_digest digest = sha256_digest(sha256);
+    struct sha256_text out;
+    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)digest.word[i]);
     return out;
 }
 
