@@ -516,11 +516,11 @@ static enum error_code search_plans(const struct train_options *options, struct 
 {
     struct serve_run run = { .options = options };
     enum error_code e = get_requests(&run, err);
-    run.job = (struct serving_job){ .plan = &options->plan, .requests = &run.requests, .limits = serving_limits() };
-    run.job.limits.blocks = words.blocks;
+    struct serving_limits limits = serving_limits();
+    limits.blocks = words.blocks;
     if (!e && words.write_trace)
         e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
-    if (!e) e = serve_plans(&run.job, &words.plans, words.blocks > 0, err);
+    if (!e) e = serve_plans(&options->plan, &run.requests, &limits, &words.plans, err);
     serve_close(&run);
     return e;
 }

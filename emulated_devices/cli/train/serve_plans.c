@@ -94,28 +94,27 @@ static void print_check(const struct plan_answer *answer)
                  (double)c->differ, (double)c->own_iterations);
 }
 
-enum error_code serve_plans(const struct serving_job *job, const struct plan_words *words, bool own_blocks,
-                            struct error *err)
+enum error_code serve_plans(const struct plan *plan, const struct requests *requests,
+                            const struct serving_limits *limits, const struct plan_words *words, struct error *err)
 {
     struct time_profile profile = { 0 };
     struct plan_answer answer;
     struct plan_question question = {
-        .base = job->plan, .requests = job->requests, .limits = job->limits, .devices = job->plan->mesh.devices,
+        .base = plan, .requests = requests, .limits = *limits, .devices = plan->mesh.devices,
         .goal = goal_by_word(words->goal), .waits_percent = WAITS_PERCENT, .profile = &profile,
     };
-    if (!own_blocks) question.limits.blocks = 0;
     enum error_code e = words->profile == NULL ? OK
-        : fail_about(err, profile_read(&profile, words->profile, words->gpu, job->plan->dtype, err), "--profile");
+        : fail_about(err, profile_read(&profile, words->profile, words->gpu, plan->dtype, err), "--profile");
     if (!e) e = plans_search(&question, &answer, err);
     if (!e) {
-        printf("plans   of %s, %s, on %d devices of %s; least %s first\n\n", job->plan->model.name,
-               dtype_name(job->plan->dtype), question.devices, job->plan->cluster->name, words->goal);
+        printf("plans   of %s, %s, on %d devices of %s; least %s first\n\n", plan->model.name,
+               dtype_name(plan->dtype), question.devices, plan->cluster->name, words->goal);
         print_outcomes(&answer), print_fits(&answer), print_check(&answer);
         plan_answer_free(&answer);
     }
     if (!e && words->write_profile)
         e = fail_about(err, profile_write(&profile, words->write_profile, words->gpu ? words->gpu
-                                          : job->plan->cluster->name, job->plan->dtype, err), "--write-profile");
+                                          : plan->cluster->name, plan->dtype, err), "--write-profile");
     profile_free(&profile);
     return e;
 }

@@ -2,6 +2,7 @@
  * table has is named in `missing`. */
 #include "emulated_devices/serve/plans/cost.h"
 #include "emulated_devices/device/cluster.h"
+#include "ref/model/config.h"
 #include "ref/model/param.h"
 #include "ref/model/params.h"
 #include <math.h>

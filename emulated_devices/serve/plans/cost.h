@@ -23,9 +23,9 @@
 
 #include "emulated_devices/serve/plans/profile.h"
 #include "emulated_devices/serve/scheduler.h"
-#include "ref/model/config.h"
 
 struct cluster;
+struct model_config;
 
 struct serving_cell { int cells, devices; };    /* groups in a stage; devices of each */
 struct serving_plan { int replicas, stages; struct serving_cell attention, feedforward; };

@@ -4,6 +4,7 @@
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/device/device.h"
+#include "ref/model/config.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

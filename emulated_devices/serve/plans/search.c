@@ -92,8 +92,8 @@ static int64_t blocks_of(const struct plan_search *search, const struct plan_out
     return room < 0 ? 0 : room > (double)most ? most : (int64_t)room;
 }
 
-static void take_outcome(const struct plan_search *search, struct plan_outcome *to, const struct simulated_serving *simulated,
-                         double busy)
+static void take_outcome(const struct plan_search *search, struct plan_outcome *to,
+                         const struct simulated_serving *simulated, double busy)
 {
     const struct plan_question *const q = search->question;
     const double watts = (double)q->base->cluster->costs.watts, waits = q->waits_percent / 100.0;

@@ -17,8 +17,10 @@
 #ifndef ORRERY_SERVING_SEARCH_H
 #define ORRERY_SERVING_SEARCH_H
 
-#include "emulated_devices/serve/engine.h"
 #include "emulated_devices/serve/plans/cost.h"
+#include "emulated_devices/serve/requests.h"
+
+struct plan;
 
 enum plan_goal { GOAL_LATENCY, GOAL_TIME, GOAL_ENERGY, GOALS };
 extern const char *const plan_goal_words[GOALS + 1];    /* ends with NULL */

@@ -4,6 +4,7 @@
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/device/backend.h"
 #include "emulated_devices/plan/plan.h"
+#include "emulated_devices/serve/engine.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,8 +3,10 @@
 #ifndef ORRERY_SERVING_TRIAL_H
 #define ORRERY_SERVING_TRIAL_H
 
-#include "emulated_devices/serve/engine.h"
 #include "emulated_devices/serve/plans/cost.h"
+#include "emulated_devices/serve/requests.h"
+
+struct plan;
 
 /* An iteration of the engine. */
 struct trial_step { int64_t takes; uint64_t composition; double tables; };
