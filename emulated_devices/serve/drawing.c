@@ -127,7 +127,7 @@ enum error_code drawing_draw(struct drawing *drawing, const struct iteration *no
         e = draw_piece(drawing, &now->piece[i], all, row, token, &tokens, err);
         if (!e && now->piece[i].proposals > 0)
             counts->passes[now->piece[i].proposals]++, counts->tokens += tokens;
-        if (!e && most > 0)
+        if (!e && most > 0 && drawing->proposes)
             e = propose_next(drawing, now->piece[i].of, token, tokens, told_proposals(piece, most), &proposals, err);
         told_count(piece, most, tokens, proposals);
         row += 1 + now->piece[i].proposals;

@@ -213,12 +213,13 @@ enum error_code engine_end_sequence(struct engine *engine, struct sequence *sequ
     return e;
 }
 
-/* Whoever talks to clients hears each token of a live request. */
-static void note_came(struct engine *engine, const struct sequence *sequence)
+/* Whoever talks to clients hears each token of a live request.  The last one says that the answer has ended. */
+static void note_came(struct engine *engine, const struct sequence *sequence, int64_t before)
 {
     struct came_token *const came = engine->came;
-    came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[sequence->count - 1],
-                                                (int32_t)sequence->finish };
+    for (int64_t i = before; i < sequence->count; i++)
+        came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[i], i + 1 < sequence->count
+                                                    ? NOT_FINISHED : (int32_t)sequence->finish };
 }
 
 /* Tokens are there at the iteration's time. */
@@ -233,7 +234,7 @@ static enum error_code note_tokens(struct engine *engine, const struct sequence 
                                    struct error *err)
 {
     enum error_code e = OK;
-    if (engine->came) return note_came(engine, sequence), OK;
+    if (engine->came) return note_came(engine, sequence, before), OK;
     note_times(engine, sequence, before);
     if (engine->spoken == NULL || (engine->apart && apart_prompts(engine))) return OK;
     for (int64_t at = before; at < sequence->count && !e; at++) e = engine_say(engine, sequence, at, err);
@@ -425,6 +426,7 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e && engine->draws)
         e = drawing_open(&engine->drawing, engine->job, device_of(engine), engine->came ? engine_plan(engine)->S : 1,
                          err);
+    engine->drawing.proposes = engine->apart == NULL || !apart_prompts(engine);
     if (!e && !device_of(engine)->backend->has_numbers && engine->replica.size == 1 && engine_plan(engine)->ep == 1 &&
         !engine->job->limits.ahead)
         e = open_memo(engine, err);

@@ -128,11 +128,11 @@ const struct option serve_options[] = {
     { 0 }
 };
 
-/* Proposals, and ends that the plan learns of late, are known to one replica alone, and to no client. */
+/* Ends that the plan learns of late are known to one replica alone, and to no client. */
 static enum error_code check_proposals(struct error *err)
 {
     const bool ngram = words.draft && strcmp(words.draft, "ngram") == 0;
-    const char *const flag = words.draft ? "--draft" : words.ahead ? "--plan-ahead" : NULL;
+    const char *const flag = words.ahead ? "--plan-ahead" : NULL;
     if (words.ngram_given && !ngram) return fail(err, ERR_USAGE, "--ngram: is for --draft ngram");
     if (words.draft == NULL && (words.proposals_given || words.take_given))
         return fail(err, ERR_USAGE, "%s: is for --draft", words.proposals_given ? "--proposals" : "--take");
@@ -255,7 +255,8 @@ static enum error_code open_draft(struct serve_run *run, struct error *err)
         return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
     struct model_config *const c = &run->draft_config;
     c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
-    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model, longest_of(&run->requests, 1), err),
+    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model,
+                                           longest_of(&run->requests, words.port_given ? run->options->plan.S : 1), err),
                            printable_path(words.draft).text);
     return e;
 }
