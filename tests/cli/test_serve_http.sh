@@ -123,6 +123,23 @@ test_refused() {
     finish; expect_status 0; expect_silent
 }
 
+# Bytes that are no request end their connection alone.
+test_malformed() {
+    needs_server || return 0
+    begin
+    local bytes
+    for bytes in '\0\0\0\377\376\r\n\r\n' 'POST /v1/completions HTTP/1.1\r\nHost localhost\r\n\r\n' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n{}' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n' \
+                 'POST /v1/completions\r\n\r\n' '\r\n\r\n\r\n' "GET /$(printf '%40000s' | tr ' ' a) HTTP/1.1\r\nHost: localhost\r\n\r\n"; do
+        printf "$bytes" | timeout 1 bash -c "exec 3<>/dev/tcp/127.0.0.1/${url##*:}; cat >&3; head -c 12 <&3" >answer 2>/dev/null
+        ! grep -qa ' 200' answer || complain "it answers ${bytes:0:40}"
+        curl -sS -m 20 "$url/health" -o answer -w '%{http_code}' >code; expect_answer 200 '{}'
+    done
+    finish; expect_status 0; expect_silent
+}
+
 # A client that leaves ends its request, a late one hears why, and places are free again.
 test_clients_leave() {
     needs_server || return 0
@@ -200,4 +217,4 @@ test_wrong_words() {
     run serve --model tiny --port 0 --chat-template template; expect_status 1; expect_error '--chat-template template:1: .* is not supported'
 }
 
-run_tests test_answers test_drafts test_stop_texts test_refused test_clients_leave test_many_connections test_openai test_wrong_words
+run_tests test_answers test_drafts test_stop_texts test_refused test_malformed test_clients_leave test_many_connections test_openai test_wrong_words

@@ -206,25 +206,33 @@ static enum error_code take_file(struct time_profile *profile, struct csv_file *
     return e;
 }
 
+enum error_code profile_read_file(struct time_profile *profile, enum profile_list which, const char *path,
+                                  enum dtype dtype, struct error *err)
+{
+    struct csv_file file = { .path = path, .which = which, .dtype = word_of(dtype) };
+    char *text = NULL;
+    size_t bytes;
+    if (file.dtype == NULL)
+        return fail(err, ERR_FORMAT, "%s: tables are of half and float; the run is in %s", printable_path(path).text,
+                    dtype_name(dtype));
+    enum error_code e = file_read_all(path, PROFILE_LIMIT, &text, &bytes, err);
+    if (!e && strlen(text) != bytes) e = fail(err, ERR_FORMAT, "%s: is not text", printable_path(path).text);
+    if (!e) e = take_file(profile, &file, text, err);
+    free(text);
+    return e;
+}
+
 enum error_code profile_read(struct time_profile *profile, const char *folder, const char *gpu, enum dtype dtype,
                              struct error *err)
 {
     int found = 0;
     enum error_code e = OK;
     for (enum profile_list l = 0; l < PROFILE_LISTS && !e; l++) {
-        char path[PATH_ROOM], *text = NULL;
-        size_t bytes;
+        char path[PATH_ROOM];
         struct stat st;
-        struct csv_file file = { .path = path, .which = l, .dtype = word_of(dtype) };
         snprintf(path, sizeof path, "%s/%s/%s/%s.csv", folder, profile_kinds[l].folder, gpu, profile_kinds[l].file);
         if (stat(path, &st) != 0) continue;
-        if (file.dtype == NULL)
-            return fail(err, ERR_FORMAT, "%s: tables are of half and float; the run is in %s",
-                        printable_path(path).text, dtype_name(dtype));
-        e = file_read_all(path, PROFILE_LIMIT, &text, &bytes, err);
-        if (!e && strlen(text) != bytes) e = fail(err, ERR_FORMAT, "%s: is not text", printable_path(path).text);
-        if (!e) e = take_file(profile, &file, text, err), found++;
-        free(text);
+        e = profile_read_file(profile, l, path, dtype, err), found++;
     }
     if (!e && found == 0)
         e = fail(err, ERR_FILE, "%s: has no table of comm/%s/ or comp/%s/", printable_path(folder).text,

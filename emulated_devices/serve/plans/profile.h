@@ -42,6 +42,11 @@ struct time_profile {
  *  @return OK; ERR_FILE if there is no such folder; ERR_FORMAT naming file, line and column; ERR_MEMORY. */
 enum error_code profile_read(struct time_profile *, const char *folder, const char *gpu, enum dtype, struct error *);
 
+/** Read one list's table in place of its rows.  @return OK; ERR_FILE; ERR_FORMAT, likewise; ERR_MEMORY.  After an error
+ *  the list may have some of its rows. */
+enum error_code profile_read_file(struct time_profile *, enum profile_list, const char *path, enum dtype,
+                                  struct error *);
+
 /** Write all lists that have rows, so that profile_read reads them.  @return OK, ERR_FILE, ERR_FORMAT (a format that
  *  the tables have no word for) or ERR_MEMORY. */
 enum error_code profile_write(const struct time_profile *, const char *folder, const char *gpu, enum dtype,
