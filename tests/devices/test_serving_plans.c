@@ -7,6 +7,7 @@
 #include "emulated_devices/serve/plans/search.h"
 #include "emulated_devices/serve/plans/trial.h"
 #include "emulated_devices/serve/simulation.h"
+#include "ref/io/output.h"
 #include "ref/numeric/philox.h"
 #include <math.h>
 #include <sys/stat.h>
@@ -172,8 +173,7 @@ static void test_files(void **state)
     (void)state;
     struct time_profile profile = { 0 }, again = { 0 };
     char folder[200];
-    const char *const tmp = getenv("TMPDIR");
-    snprintf(folder, sizeof folder, "%s/plans%d-XXXXXX", tmp ? tmp : "/tmp", test_rank);
+    snprintf(folder, sizeof folder, "%s/plans%d-XXXXXX", temporary_folder(), test_rank);
     ASSERT_ALL(mkdtemp(folder) != NULL, "no folder");
     write_text(folder, "gpu,num_nodes,num_gpus_per_node,dtype,size(kb),time(us),more\r\nG,1,8,half,0,14.0,1\r\n"
                        "G,1,8,float,0,99.0,1\nG,1,8,half,4,18.0,1\n");
@@ -254,7 +254,8 @@ static void test_step_by_hand(void **state)
     }
     part[0] = &answer;
     const struct step_cost single = step_cost_of(&costs, &cases[0].plan, part);
-    ASSERT_ALL(fabs(1e6 * single.tables - (L * (a + f + 25) + 1)) < 1e-6, "a query beside 6 keys takes another time than its table's");
+    ASSERT_ALL(fabs(1e6 * single.tables - (L * (a + f + 25) + 1)) < 1e-6,
+               "a query beside 6 keys takes another time than its table's");
     ASSERT_ALL(fabs(single.busy - single.tables) < 1e-12, "one device is busy for another time than it takes");
     costs.calibration = (struct calibration){ .factor = 2, .rest = 1e-6, .floor = 1 };
     ASSERT_ALL(step_cost_of(&costs, &cases[0].plan, part).seconds == 1, "the floor does not hold");

@@ -255,9 +255,9 @@ static enum error_code open_draft(struct serve_run *run, struct error *err)
         return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
     struct model_config *const c = &run->draft_config;
     c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
-    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model,
-                                           longest_of(&run->requests, words.port_given ? run->options->plan.S : 1), err),
-                           printable_path(words.draft).text);
+    const struct plan *const p = &run->options->plan;
+    const int64_t longest = longest_of(&run->requests, words.port_given ? p->S : 1);
+    if (!e) e = fail_about(err, proposer_takes(c, &p->model, longest, err), printable_path(words.draft).text);
     return e;
 }
 

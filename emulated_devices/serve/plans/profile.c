@@ -165,8 +165,8 @@ static enum error_code find_columns(struct csv_file *file, const struct csv_line
     return OK;
 }
 
-static enum error_code profile_take_row(struct time_profile *profile, const struct csv_file *file, const struct csv_line *line,
-                                int64_t number, struct error *err)
+static enum error_code profile_take_row(struct time_profile *profile, const struct csv_file *file,
+                                        const struct csv_line *line, int64_t number, struct error *err)
 {
     const int keys = file->columns - 2;
     double value[PROFILE_KEYS + 1];
