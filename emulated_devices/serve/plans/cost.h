@@ -28,10 +28,13 @@ struct cluster;
 struct model_config;
 
 struct serving_cell { int cells, devices; };    /* groups in a stage; devices of each */
-struct serving_plan { int replicas, stages; struct serving_cell attention, feedforward; };
+struct serving_plan {
+    int replicas, stages;               /* of the plan; of a replica */
+    struct serving_cell attention, feedforward; /* of a stage */
+};
 
 /* Fitted to the engine for groups of so many devices. */
-struct calibration { double factor, rest, floor; };
+struct calibration { double factor, rest, floor; };    /* of tables; in seconds; in seconds */
 
 static inline int plan_stage_size(const struct serving_plan *plan)
 {
@@ -39,12 +42,15 @@ static inline int plan_stage_size(const struct serving_plan *plan)
 }
 
 /* A matrix of a layer, whole: outputs are cut, or inputs if it ends its cell, or neither. */
-struct layer_matrix { int64_t out, in; bool attention, ends, whole; };
+struct layer_matrix {
+    int64_t out, in;                    /* its sizes, before it is cut */
+    bool attention, ends, whole;        /* it is of attention; its inputs are cut; nothing is */
+};
 enum { LAYER_MATRICES = 16 };
 
 struct plan_costs {
     struct layer_matrix matrix[LAYER_MATRICES];         /* [matrices] of the first layer, and so of all */
-    int matrices;
+    int matrices;                       /* how many */
     struct time_profile *profile;            /* the caller's */
     const struct model_config *model;   /* likewise */
     const struct cluster *cluster;      /* likewise: its nodes, its memory */

@@ -25,11 +25,14 @@ enum profile_list { PROFILE_ALL_REDUCE, PROFILE_ALL_GATHER, PROFILE_REDUCE_SCATT
 enum { PROFILE_KEYS = 4 };
 
 /* A measured time: the list's columns, in the order of profile_kinds. */
-struct profile_row { double key[PROFILE_KEYS]; double microseconds; };
+struct profile_row {
+    double key[PROFILE_KEYS];           /* of the list's kind */
+    double microseconds;                /* measured */
+};
 
 struct profile_kind {
-    const char *folder, *file;          /* without .csv */
-    int keys;                           /* columns */
+    const char *folder, *file;          /* the file without .csv */
+    int keys;                           /* columns that are asked for */
     struct { const char *name; bool exact; } key[PROFILE_KEYS]; /* exact: a row must have the value itself */
 };
 extern const struct profile_kind profile_kinds[PROFILE_LISTS];

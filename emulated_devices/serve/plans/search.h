@@ -47,7 +47,12 @@ struct plan_outcome {
 };
 
 /* How tables and the engine compare for groups of so many devices: the fitted iterations' errors. */
-struct plan_fit { int devices; struct calibration calibration; int64_t steps; double mean, most; };
+struct plan_fit {
+    int devices;                        /* of a group */
+    struct calibration calibration;     /* that was fitted */
+    int64_t steps;                      /* iterations that it was fitted to */
+    double mean, most;                  /* errors, as parts of the engine's times */
+};
 
 /* The engine beside the simulation of one plan. */
 struct plan_check {
@@ -62,9 +67,9 @@ enum { PLANS_MOST = 512, PLAN_DEGREES = 16 };
 
 struct plan_answer {
     struct plan_outcome *outcome;       /* [outcomes] best first; owned */
-    int64_t outcomes, without_room, too_long;   /* plans without memory for the weights; without blocks for a request */
-    struct plan_fit fit[PLAN_DEGREES];  /* [fits] */
-    int fits;
+    int64_t outcomes, without_room, too_long;   /* tried; without memory for weights; without blocks for a request */
+    struct plan_fit fit[PLAN_DEGREES];  /* [fits] ascending by devices */
+    int fits;                           /* how many */
     struct plan_check check;            /* of the best plan that is a mesh */
 };
 

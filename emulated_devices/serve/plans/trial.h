@@ -9,7 +9,11 @@
 struct plan;
 
 /* An iteration of the engine. */
-struct trial_step { int64_t takes; uint64_t composition; double tables; };
+struct trial_step {
+    int64_t takes;                      /* picoseconds */
+    uint64_t composition;               /* of the iterations of its replica up to this one */
+    double tables;                      /* seconds by tables, not calibrated */
+};
 
 /* Those of a replica, in their order. */
 struct trial_steps { struct trial_step *step; int64_t count, room; };
