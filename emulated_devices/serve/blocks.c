@@ -29,32 +29,30 @@ static void queue_leave(struct block_pool *pool, int64_t block)
 
 /* ---- hashes ------------------------------------------------------------------------------------------------------ */
 
-/* The first digits of a hash choose the bucket. */
-static int64_t *bucket_of(const struct block_pool *pool, const struct sha256_text *hash)
+/* The first word of a hash chooses the bucket. */
+static int64_t *bucket_of(const struct block_pool *pool, const struct sha256_digest *hash)
 {
-    char digits[9];
-    memcpy(digits, hash->text, 8);
-    digits[8] = '\0';
-    return &pool->bucket[(int64_t)strtoul(digits, NULL, 16) % pool->buckets];
+    return &pool->bucket[(int64_t)hash->word[0] % pool->buckets];
 }
 
-struct sha256_text block_hash(const struct sha256_text *before, const int32_t *token, int64_t count)
+struct sha256_digest block_hash(const struct sha256_digest *before, const int32_t *token, int64_t count)
 {
     struct sha256 sum = sha256_begin();
-    if (before) sha256_add(&sum, before->text, sizeof before->text);
+    if (before) sha256_add(&sum, before->word, sizeof before->word);
     sha256_add(&sum, token, (size_t)count * sizeof *token);
-    return sha256_end(&sum);
+    return sha256_digest(&sum);
 }
 
-int64_t block_find(const struct block_pool *pool, const struct sha256_text *hash)
+int64_t block_find(const struct block_pool *pool, const struct sha256_digest *hash)
 {
     int64_t block = *bucket_of(pool, hash);
-    while (block != NO_BLOCK && strcmp(pool->block[block].hash.text, hash->text) != 0) block = pool->block[block].next;
+    while (block != NO_BLOCK && memcmp(&pool->block[block].hash, hash, sizeof *hash) != 0)
+        block = pool->block[block].next;
     return block;
 }
 
 /* A new block stands behind those that were registered before it. */
-void block_register(struct block_pool *pool, int64_t block, const struct sha256_text *hash)
+void block_register(struct block_pool *pool, int64_t block, const struct sha256_digest *hash)
 {
     int64_t *at = bucket_of(pool, hash);
     while (*at != NO_BLOCK) at = &pool->block[*at].next;
@@ -105,27 +103,39 @@ void blocks_take(struct block_pool *pool, int64_t *list, int64_t count)
         queue_leave(pool, block);
         /* Its memory will hold other tokens from now on. */
         block_forget(pool, block);
-        pool->users[block] = 1;
+        pool->users[block] = 1, pool->uses++;
         list[i] = block;
     }
 }
 
 void block_use(struct block_pool *pool, int64_t block)
 {
+    pool->uses++;
     if (pool->users[block]++ == 0) queue_leave(pool, block);
 }
 
 void blocks_release(struct block_pool *pool, const int64_t *list, int64_t count)
 {
+    pool->uses -= count;
     for (int64_t i = count - 1; i >= 0; i--)
         if (--pool->users[list[i]] == 0) queue_add(pool, list[i]);
 }
 
-int64_t block_pool_users(const struct block_pool *pool)
+static enum error_code count_users(const struct block_pool *pool, struct error *err)
 {
-    int64_t users = 0;
-    for (int64_t b = 0; b < pool->blocks; b++) users += pool->users[b];
-    return users;
+    int64_t unused = 0, negative = 0, uses = 0;
+    for (int64_t b = 0; b < pool->blocks; b++)
+        unused += pool->users[b] == 0, negative += pool->users[b] < 0, uses += pool->users[b];
+    for (int64_t b = 0; b < pool->blocks && negative > 0; b++)
+        if (pool->users[b] < 0)
+            return fail(err, ERR_INTERNAL, "block %lld of the cache was released more often than it was used",
+                        (long long)b);
+    if (uses != pool->uses)
+        return fail(err, ERR_INTERNAL, "sequences use blocks of the cache %lld times; it counts %lld", (long long)uses,
+                    (long long)pool->uses);
+    if (unused == pool->free) return OK;
+    return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; nobody uses %lld", (long long)pool->free,
+                (long long)unused);
 }
 
 static enum error_code walk_queue(const struct block_pool *pool, struct error *err)
@@ -142,15 +152,8 @@ static enum error_code walk_queue(const struct block_pool *pool, struct error *e
 
 enum error_code block_pool_check(struct block_pool *pool, struct error *err)
 {
-    int64_t unused = 0, negative = 0;
-    for (int64_t b = 0; b < pool->blocks; b++) unused += pool->users[b] == 0, negative += pool->users[b] < 0;
-    for (int64_t b = 0; b < pool->blocks && negative > 0; b++)
-        if (pool->users[b] < 0)
-            return fail(err, ERR_INTERNAL, "block %lld of the cache was released more often than it was used",
-                        (long long)b);
-    const bool walks = pool->free <= QUEUE_SHORT || pool->walk++ % QUEUE_EVERY == 0;
-    const enum error_code e = walks ? walk_queue(pool, err) : OK;
-    if (e || unused == pool->free) return e;
-    return fail(err, ERR_INTERNAL, "the cache counts %lld free blocks; nobody uses %lld", (long long)pool->free,
-                (long long)unused);
+    const bool now = pool->walk++ % CHECK_EVERY == 0;
+    enum error_code e = now || pool->free <= QUEUE_SHORT ? walk_queue(pool, err) : OK;
+    if (!e && (now || pool->blocks <= POOL_SHORT)) e = count_users(pool, err);
+    return e;
 }

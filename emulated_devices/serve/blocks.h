@@ -21,13 +21,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { NO_BLOCK = -1, QUEUE_SHORT = 1024, QUEUE_EVERY = 256 };
+enum { NO_BLOCK = -1, QUEUE_SHORT = 1024, POOL_SHORT = 4096, CHECK_EVERY = 256 };
 
 /* One block of the cache. */
 struct kv_block {
     int64_t before, after;              /* its neighbours in the queue of free blocks; NO_BLOCK: none */
     bool hashed;                        /* it is full, and can be found by `hash` */
-    struct sha256_text hash;            /* of its tokens and of all before them */
+    struct sha256_digest hash;            /* of its tokens and of all before them */
     int64_t next;                       /* the next block in the same bucket of hashes; NO_BLOCK: none */
 };
 
@@ -35,8 +35,9 @@ struct block_pool {
     int64_t blocks, tokens;             /* how many there are; tokens that each has room for */
     struct kv_block *block;             /* [blocks] */
     int32_t *users;                     /* [blocks] sequences that have each in their lists; side by side, since all are
-                                         * added up after each iteration */
-    int64_t walk;                       /* checks so far: a large queue is walked after some of them */
+                                         * added up in checks */
+    int64_t uses;                       /* their sum */
+    int64_t walk;                       /* checks so far: a large pool is gone through in some of them */
     int64_t free, first, last;          /* how many are free; both ends of their queue */
     int64_t buckets, *bucket;           /* [buckets] the first block with a hash of this bucket */
 };
@@ -60,20 +61,17 @@ void blocks_release(struct block_pool *, const int64_t *list, int64_t count);
 
 /** The hash of a full block.  @param before  that of the block before it; NULL: the block is the first.
  *  @param token  [count] its tokens. */
-struct sha256_text block_hash(const struct sha256_text *before, const int32_t *token, int64_t count);
+struct sha256_digest block_hash(const struct sha256_digest *before, const int32_t *token, int64_t count);
 
 /** Let a block be found by its hash.  Another block with this hash stays the one that is found. */
-void block_register(struct block_pool *, int64_t block, const struct sha256_text *hash);
+void block_register(struct block_pool *, int64_t block, const struct sha256_digest *hash);
 
 /** The block that was first registered with a hash; NO_BLOCK: there is none. */
-int64_t block_find(const struct block_pool *, const struct sha256_text *hash);
-
-/** How often sequences use the blocks, all together. */
-int64_t block_pool_users(const struct block_pool *);
+int64_t block_find(const struct block_pool *, const struct sha256_digest *hash);
 
 /** Whether the queue and the counts fit together: every block is used or free, and each free one is in the queue once.
- *  Blocks are counted each time.  A queue of more than QUEUE_SHORT is walked each QUEUE_EVERY-th time alone: so long a
- *  walk takes longer than an iteration without numbers.
+ *  A queue of more than QUEUE_SHORT blocks, and a pool of more than POOL_SHORT, are gone through each CHECK_EVERY-th
+ *  time alone: so long a walk takes longer than an iteration without numbers.
  *  @return OK; ERR_INTERNAL names the first block that does not fit. */
 enum error_code block_pool_check(struct block_pool *, struct error *);
 

@@ -72,14 +72,13 @@ static double gamma_number(double shape, uint64_t seed, int64_t number)
     }
 }
 
-static enum error_code draw_prompt(struct request *request, int64_t number, int64_t tokens,
-                                   const struct trace_request *trace, const struct request_rules *rules,
-                                   struct error *err)
+enum error_code request_draw_prompt(struct request *request, int64_t number, int64_t tokens, int64_t shared,
+                                    const struct request_rules *rules, struct error *err)
 {
     const uint64_t own = random_stream("prompt") + (uint64_t)number, all = random_stream("shared prompt");
-    for (int64_t i = 0; i < trace->shared + tokens; i++) {
-        const double u = i < trace->shared ? random_uniform(rules->seed, all, (uint64_t)i)
-                                           : random_uniform(rules->seed, own, (uint64_t)i);
+    for (int64_t i = 0; i < shared + tokens; i++) {
+        const double u = i < shared ? random_uniform(rules->seed, all, (uint64_t)i)
+                                    : random_uniform(rules->seed, own, (uint64_t)i);
         if (!token_ids_add(&request->prompt, (int32_t)(u * (double)rules->V)))
             return fail(err, ERR_MEMORY, "no memory for a drawn prompt");
     }
@@ -103,7 +102,7 @@ static enum error_code draw_request(struct request *request, int64_t number, con
     request->how = (struct sampling){ .temperature = trace->temperature, .top_p = 1,
                                       .seed = rules->seed + (uint64_t)number };
     request->name = strdup(name);
-    return request->name ? draw_prompt(request, number, prompt, trace, rules, err)
+    return request->name ? request_draw_prompt(request, number, prompt, trace->shared, rules, err)
                          : fail(err, ERR_MEMORY, "no memory for the name of a request");
 }
 

@@ -66,9 +66,7 @@ static enum error_code draw_token(struct drawing *drawing, const struct sequence
     const struct request *const r = &drawing->job->requests->at[sequence->number];
     const int64_t V = drawing->V;
     const struct place_numbers numbers = place_numbers_of(r->how.seed, place);
-    /* Without numbers each answer has tokens of its own, which no prefix shares. */
-    if (!drawing->device->backend->has_numbers)
-        return *token = (int32_t)-(sequence->number * sequence->end.most + place + 1), OK;
+    if (!drawing->device->backend->has_numbers) return *token = sequence_unseen(sequence, place), OK;
     const enum error_code e = sampling_distribution(&r->how, logits, row, drawing->p, err);
     if (e) return fail_about(err, e, r->name);
     *token = proposal_settle(drawing->job->speculation.rule, drawing->p, V, *proposal, &numbers, drawing->p + V);
@@ -129,7 +127,7 @@ enum error_code drawing_draw(struct drawing *drawing, const struct iteration *no
         e = draw_piece(drawing, &now->piece[i], all, row, token, &tokens, err);
         if (!e && now->piece[i].proposals > 0)
             counts->passes[now->piece[i].proposals]++, counts->tokens += tokens;
-        if (!e && most > 0)
+        if (!e && most > 0 && drawing->proposes)
             e = propose_next(drawing, now->piece[i].of, token, tokens, told_proposals(piece, most), &proposals, err);
         told_count(piece, most, tokens, proposals);
         row += 1 + now->piece[i].proposals;

@@ -19,6 +19,7 @@ struct drawing {
     struct device *device;              /* likewise */
     int64_t V;                          /* the vocabulary */
     struct proposer proposer;           /* of next tokens */
+    bool proposes;                      /* false: another replica goes on with each answer after its first token */
     struct kept_logits *kept;           /* [requests] with a check: of answers that have not ended */
     double *p;                          /* [2V] probabilities, and scratch */
     struct transformer model;           /* with a check: the reference */

@@ -134,7 +134,7 @@ static enum error_code compute_iteration(struct engine *engine, const struct ite
 static bool times_follow(struct engine *engine, const struct iteration *now, struct step_key *key)
 {
     const struct clock *const clock = &device_of(engine)->clock;
-    if (engine->memo.entry == NULL || now->tokens == 0 || now->outs + now->ins > 0) return false;
+    if (engine->memo == NULL || now->tokens == 0 || now->outs + now->ins > 0) return false;
     if (clock->starts.done > clock->now && clock->starts.pace > 0) return false;
     if (clock->trace || clock->events) return false;
     *key = (struct step_key){ .rows = now->tokens, .asked = now->samples };
@@ -146,7 +146,7 @@ static enum error_code try_longer(struct engine *engine, const struct iteration 
                                   struct error *err)
 {
     struct clock *const clock = &device_of(engine)->clock;
-    const int64_t longer = step_memo_try(&engine->memo, &key);
+    const int64_t longer = step_memo_try(engine->memo, &key);
     if (longer == 0) return OK;
     const picoseconds end = clock->now, done = clock->starts.done, shorter = key.kernel;
     clock_host_reads(clock);
@@ -155,7 +155,7 @@ static enum error_code try_longer(struct engine *engine, const struct iteration 
     (void)pages_time(&engine->pages, &key.kernel, &key.room);
     const picoseconds began = clock->now;
     const enum error_code e = compute_iteration(engine, now, err);
-    if (!e && key.kernel > shorter) step_memo_tried(&engine->memo, &key, clock->now - began);
+    if (!e && key.kernel > shorter) step_memo_tried(engine->memo, &key, clock->now - began);
     clock->now = end, clock->starts.done = clock->starts.told = done;
     return e;
 }
@@ -168,13 +168,13 @@ static enum error_code compute_or_recall(struct engine *engine, const struct ite
     picoseconds takes;
     struct step_key key;
     const bool follows = times_follow(engine, now, &key);
-    if (follows && step_memo_find(&engine->memo, &key, &takes)) {
+    if (follows && step_memo_find(engine->memo, &key, &takes)) {
         clock_wait(clock, began + takes);
         return drawing_draw(&engine->drawing, now, NULL, engine->told, err);
     }
     const enum error_code e = compute_iteration(engine, now, err);
     if (e || !follows || engine->pages.mixed) return e;
-    step_memo_note(&engine->memo, &key, engine->pages.charges, clock->now - began);
+    step_memo_note(engine->memo, &key, engine->pages.charges, clock->now - began);
     return try_longer(engine, now, key, err);
 }
 
@@ -184,6 +184,8 @@ static enum error_code run_iteration(struct engine *engine, const struct iterati
     enum error_code e = compute_or_recall(engine, now, err);
     const int64_t before = engine->now;
     if (!e) e = tell_replica(engine, now, err);
+    if (!e && engine->draws && now->tokens > 0)
+        watch_iteration(&engine->job->watch, engine->number, now, before, engine->now);
     /* The tokens decide what is computed next, unless that is planned already. */
     engine->seen = engine->job->limits.ahead ? before : engine->now;
     if (!engine->job->limits.ahead) clock_host_reads(&device_of(engine)->clock);
@@ -211,12 +213,13 @@ enum error_code engine_end_sequence(struct engine *engine, struct sequence *sequ
     return e;
 }
 
-/* Whoever talks to clients hears each token of a live request. */
-static void note_came(struct engine *engine, const struct sequence *sequence)
+/* Whoever talks to clients hears each token of a live request.  The last one says that the answer has ended. */
+static void note_came(struct engine *engine, const struct sequence *sequence, int64_t before)
 {
     struct came_token *const came = engine->came;
-    came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[sequence->count - 1],
-                                                (int32_t)sequence->finish };
+    for (int64_t i = before; i < sequence->count; i++)
+        came[++came[0].slot] = (struct came_token){ sequence->number, sequence->token[i], i + 1 < sequence->count
+                                                    ? NOT_FINISHED : (int32_t)sequence->finish };
 }
 
 /* Tokens are there at the iteration's time. */
@@ -231,7 +234,7 @@ static enum error_code note_tokens(struct engine *engine, const struct sequence 
                                    struct error *err)
 {
     enum error_code e = OK;
-    if (engine->came) return note_came(engine, sequence), OK;
+    if (engine->came) return note_came(engine, sequence, before), OK;
     note_times(engine, sequence, before);
     if (engine->spoken == NULL || (engine->apart && apart_prompts(engine))) return OK;
     for (int64_t at = before; at < sequence->count && !e; at++) e = engine_say(engine, sequence, at, err);
@@ -393,6 +396,14 @@ static enum error_code make_lists(struct engine *engine, struct error *err)
     return ok ? OK : fail(err, ERR_MEMORY, "no memory for iterations of %zu tokens", rows);
 }
 
+/* All replicas may have one memo. */
+static enum error_code open_memo(struct engine *engine, struct error *err)
+{
+    engine->memo = engine->job->memo ? engine->job->memo : &engine->own_memo;
+    if (engine->memo->entry || step_memo_open(engine->memo)) return OK;
+    return fail(err, ERR_MEMORY, "no memory for the times of iterations");
+}
+
 /* Without a batch: the device's stage gets its tokens from here. */
 enum error_code engine_open(struct engine *engine, struct error *err)
 {
@@ -415,9 +426,10 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e && engine->draws)
         e = drawing_open(&engine->drawing, engine->job, device_of(engine), engine->came ? engine_plan(engine)->S : 1,
                          err);
+    engine->drawing.proposes = engine->apart == NULL || !apart_prompts(engine);
     if (!e && !device_of(engine)->backend->has_numbers && engine->replica.size == 1 && engine_plan(engine)->ep == 1 &&
-        !engine->job->limits.ahead && !step_memo_open(&engine->memo))
-        e = fail(err, ERR_MEMORY, "no memory for the times of iterations");
+        !engine->job->limits.ahead)
+        e = open_memo(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
@@ -431,7 +443,7 @@ void engine_close(struct engine *engine)
     if (engine->pages.kv) pages_close(&engine->pages);
     if (engine->scheduler.running) scheduler_close(&engine->scheduler);
     drawing_close(&engine->drawing);
-    step_memo_close(&engine->memo);
+    step_memo_close(&engine->own_memo);
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked), free(engine->sampled);
     free(engine->told), free(engine->taken), free(engine->before), free(engine->spoken), free(engine->came);

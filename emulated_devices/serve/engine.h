@@ -14,11 +14,13 @@
 #include "emulated_devices/serve/proposer.h"
 #include "emulated_devices/serve/requests.h"
 #include "emulated_devices/serve/scheduler.h"
+#include "emulated_devices/serve/watch.h"
 #include "emulated_devices/device/tier.h"
 
 struct checkpoint;
 struct comm;
 struct plan;
+struct step_memo;
 
 /* All that devices are asked for. */
 struct serving_job {
@@ -31,6 +33,9 @@ struct serving_job {
     int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
     struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
+    struct serving_watch watch;         /* sees iterations of replicas whose device that draws is in this process */
+    struct step_memo *memo;             /* zeros or used before, for all replicas, whose devices are alike and in this
+                                         * process; NULL: each has its own */
 };
 
 /* An answer, but for its tokens. */

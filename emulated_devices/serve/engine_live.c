@@ -119,7 +119,7 @@ static enum error_code bring_tokens(struct engine *engine, const struct live_fro
 {
     struct comm *const comm = engine->trainer->comm;
     const struct plan *const p = engine_plan(engine);
-    const int64_t each = 1 + engine->job->limits.running;
+    const int64_t each = came_room(engine->job);
     const enum error_code e = comm_bring(comm, engine->came, (uint64_t)each * sizeof *all, all, err);
     for (int64_t r = 0; r < p->mesh.size[DP] && !e && comm->rank == 0; r++) {
         const struct came_token *const came = all + device_that_draws(p, r) * each;
@@ -185,7 +185,7 @@ static enum error_code bring_verdicts(struct engine *engine, struct verdict *to,
 static enum error_code answer_live(struct engine *engine, struct request *table, const struct live_front *front,
                                    struct error *err)
 {
-    const int64_t each = 1 + engine->job->limits.running;
+    const int64_t each = came_room(engine->job);
     struct comm *const comm = engine->trainer->comm;
     struct came_token *const all = calloc((size_t)(comm->size * each), sizeof *all);
     enum error_code e = comm_agree(comm, all ? OK : fail(err, ERR_MEMORY, "no memory for tokens of clients"), err);
@@ -207,7 +207,7 @@ enum error_code serve_live(struct comm *comm, const struct serving_job *job, int
     struct engine engine = { .job = &own, .trainer = &trainer, .verdict = { .first_wrong = -1 } };
     own.requests = &requests;
     *record = (struct serving_record){ 0 };
-    engine.came = calloc((size_t)(1 + job->limits.running), sizeof *engine.came);
+    engine.came = calloc((size_t)came_room(job), sizeof *engine.came);
     enum error_code e = table && engine.came ? OK : fail(err, ERR_MEMORY, "no memory for %lld requests",
                                                          (long long)slots);
     for (int64_t i = 0; i < slots && !e; i++) table[i].name = name_of_all;

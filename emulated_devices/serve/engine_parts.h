@@ -40,11 +40,17 @@ struct engine {
     int64_t *before;                    /* [running] tokens that the pieces' sequences had before these */
     struct tensor message;              /* the same in the device's memory, for messages */
     struct serving_record record;       /* of this device */
-    struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
-    struct step_memo memo;              /* times of iterations, where nothing but time is computed */
+    struct came_token *came;            /* [came_room] of live requests: the first's slot is how many there are */
+    struct step_memo *memo, own_memo;   /* times of iterations, where nothing but time is computed; else NULL */
     struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */
 };
+
+/* Entries of `came`: each running request may get a token, and one for each of its proposals. */
+static inline int64_t came_room(const struct serving_job *job)
+{
+    return 1 + job->limits.running * (1 + job->speculation.most);
+}
 
 static inline struct device *device_of(const struct engine *engine) { return engine->trainer->device; }
 static inline const struct plan *engine_plan(const struct engine *engine) { return engine->job->plan; }

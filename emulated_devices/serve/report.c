@@ -93,10 +93,10 @@ static int64_t proposal_passes(const struct proposal_counts *counts, double chan
     return passes;
 }
 
-static void print_proposals(const struct serving_report *report)
+void serving_proposals_print(const struct serving_job *job, const struct serving_record *record)
 {
-    const struct speculation *const how = &report->job->speculation;
-    const struct proposal_counts c = proposals_of(report->record);
+    const struct speculation *const how = &job->speculation;
+    const struct proposal_counts c = proposals_of(record);
     if (how->most == 0) return;
     say(stdout, 8, "drafts  %lld proposed, up to %lld at a time, by %s", (long long)c.proposed, (long long)how->most,
         how->config ? how->config->name : "n-gram");
@@ -235,7 +235,7 @@ void serving_report_print(const struct serving_report *report)
 {
     print_head(report);
     print_cache(report);
-    print_proposals(report);
+    serving_proposals_print(report->job, report->record);
     print_times(&report->metrics);
     print_rates(report);
     if (report->job->check) verdict_print(&report->verdict, report->job->plan->model.exact);

@@ -24,6 +24,9 @@ enum error_code serving_report_make(struct serving_report *, struct error *);
 /** Print it, and add it to the document of --json. */
 void serving_report_print(const struct serving_report *);
 
+/** With proposals: print how many were made, tested and taken, beside the formula. */
+void serving_proposals_print(const struct serving_job *, const struct serving_record *);
+
 /** Write a line of JSON for each answer: its tokens, its text, when it came and why it ended.
  *  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code serving_answers_write(const struct serving_report *, const char *path, struct error *);

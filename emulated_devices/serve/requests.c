@@ -170,11 +170,36 @@ static enum error_code check_length(const struct line *line, struct error *err)
                 (long long)line->rules->S);
 }
 
+/* A line of a trace of APEX: numbers of tokens, and nanoseconds.  Its text is another tokenizer's, and not read. */
+static enum error_code apex_line(const struct line *line, int64_t number, struct error *err)
+{
+    int64_t prompt = 0, all = 0, offset = 0;
+    const char *name = "";
+    enum error_code e = json_int(line->object, line->where, "ContextTokens", 1, line->rules->S, &prompt, err);
+    if (!e) e = json_int(line->object, line->where, "GeneratedTokens", 1, 1000000000, &line->to->most, err);
+    if (!e) e = json_int(line->object, line->where, "StartTimeOffset", 0, (int64_t)(1e9 * LATEST), &offset, err);
+    if (!e && json_has(line->object, "TotalTokens"))
+        e = json_int(line->object, line->where, "TotalTokens", 1, INT64_C(1) << 40, &all, err);
+    if (!e && all > 0 && all != prompt + line->to->most)
+        return fail(err, ERR_FORMAT, "%s: TotalTokens: %lld; its prompt and its answer have %lld", line->where,
+                    (long long)all, (long long)(prompt + line->to->most));
+    if (!e && json_has(line->object, "RequestID")) e = json_string(line->object, line->where, "RequestID", &name, err);
+    line->to->arrival = 1000 * offset;
+    line->to->how = (struct sampling){ .temperature = 1, .top_p = 1, .seed = line->rules->seed + (uint64_t)number };
+    if (!e && *name) {
+        line->to->name = strdup(name);
+        if (line->to->name == NULL) e = fail(err, ERR_MEMORY, "no memory for the name of a request");
+    } else if (!e) e = request_name(line, number, err);
+    if (!e) e = request_draw_prompt(line->to, number, prompt, 0, line->rules, err);
+    return e ? e : check_length(line, err);
+}
+
 static enum error_code request_line(const struct line *line, int64_t number, struct error *err)
 {
     double arrival = 0;
     if (!cJSON_IsObject(line->object))
         return fail(err, ERR_FORMAT, "%s: must be an object of JSON, a request", line->where);
+    if (json_has(line->object, "ContextTokens")) return apex_line(line, number, err);
     enum error_code e = check_keys(line, err);
     if (!e) e = request_name(line, number, err);
     if (!e) e = request_number(line, "arrival", 0, LATEST, &arrival, err);

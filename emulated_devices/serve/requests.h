@@ -1,7 +1,8 @@
 /* requests.h -- requests to a model: a trace of them is read from a file, drawn, or written to a file.
  *
  * A trace has a line of JSON for each request.  docs/using/serving.md has its keys.  Prompts are tokens, or texts for
- * the model's tokenizer.  Times count from the beginning of the trace.
+ * the model's tokenizer.  Times count from the beginning of the trace.  Lines of APEX's traces say only how many tokens
+ * there are: prompts are drawn then, and answers do not end early.
  *
  * engine.c and cli/train/serve.c call these functions.
  */
@@ -80,6 +81,11 @@ enum error_code trace_law_find(const struct trace_law **, const char *name, stru
  *  @return OK; ERR_USAGE if the shared tokens leave no room; ERR_MEMORY. */
 enum error_code requests_draw(struct requests *, const struct trace_request *, const struct request_rules *,
                               int64_t *cut, struct error *);
+
+/** Draw the tokens of a prompt, the first `shared` of which all prompts of this seed have alike.
+ *  @param number  of the request among all.  @return OK or ERR_MEMORY. */
+enum error_code request_draw_prompt(struct request *, int64_t number, int64_t tokens, int64_t shared,
+                                    const struct request_rules *, struct error *);
 
 /** Write a trace that requests_read reads as these requests.  @return OK, ERR_FILE or ERR_MEMORY. */
 enum error_code requests_write(const struct requests *, const char *path, struct error *);

@@ -30,7 +30,7 @@ void sequence_free(struct sequence *sequence)
 }
 
 /* The hash of a full block of a sequence, which depends on all blocks before it. */
-static const struct sha256_text *hash_of(struct sequence *sequence, int64_t block, int64_t tokens)
+static const struct sha256_digest *hash_of(struct sequence *sequence, int64_t block, int64_t tokens)
 {
     for (; sequence->hashes <= block; sequence->hashes++) {
         const int64_t i = sequence->hashes;
@@ -386,10 +386,9 @@ enum error_code scheduler_check(struct scheduler *scheduler, struct error *err)
     if (away != scheduler->host.blocks - scheduler->host.free)
         return fail(err, ERR_INTERNAL, "sequences that wait have %lld blocks of the host; it counts %lld",
                     (long long)away, (long long)(scheduler->host.blocks - scheduler->host.free));
-    const int64_t users = block_pool_users(&scheduler->pool);
-    if (lists != users)
+    if (lists != scheduler->pool.uses)
         return fail(err, ERR_INTERNAL, "sequences have %lld blocks in their lists; the cache counts %lld",
-                    (long long)lists, (long long)users);
+                    (long long)lists, (long long)scheduler->pool.uses);
     const enum error_code e = block_pool_check(&scheduler->pool, err);
     return e ? e : block_pool_check(&scheduler->host, err);
 }

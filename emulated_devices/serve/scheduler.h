@@ -58,7 +58,7 @@ struct sequence {
     struct answer_end end;              /* the caller's; outlives the sequence */
     int64_t computed;                   /* tokens whose keys and values are in the cache */
     int64_t *block, blocks;             /* [blocks] of the cache, in the order of its tokens; owned */
-    struct sha256_text *hash;           /* [hashes] of its full blocks; owned */
+    struct sha256_digest *hash;           /* [hashes] of its full blocks; owned */
     int64_t hashes, registered;         /* known so far; blocks that can be found */
     int64_t shared;                     /* tokens found in the cache, over all of its starts */
     int64_t *away, aways, kept;         /* [aways] blocks of the host; the tokens that they hold; owned */
@@ -123,6 +123,13 @@ void scheduler_close(struct scheduler *);
 struct sequence *sequence_new(int64_t number, const int32_t *prompt, int64_t count, const struct answer_end *,
                               int64_t block);
 void sequence_free(struct sequence *);
+
+/* The token that stands for the one at a place of an answer, counted from 0, where nothing is computed: each answer has
+ * tokens of its own, which no prefix shares. */
+static inline int32_t sequence_unseen(const struct sequence *sequence, int64_t place)
+{
+    return (int32_t)-(sequence->number * sequence->end.most + place + 1);
+}
 
 /** Tokens that the cache must hold for a prompt and its whole answer: all but the last, which nobody reads. */
 static inline int64_t sequence_needs(int64_t prompt, int64_t most) { return prompt + most - 1; }

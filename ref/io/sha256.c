@@ -90,17 +90,26 @@ void sha256_add(struct sha256 *sha256, const void *data, size_t bytes)
     }
 }
 
-struct sha256_text sha256_end(struct sha256 *sha256)
+struct sha256_digest sha256_digest(struct sha256 *sha256)
 {
+    static const uint8_t ending[64] = { 0x80 };
     const uint64_t bits = 8 * sha256->bytes;
-    struct sha256_text out;
+    const size_t used = sha256->bytes % 64;
+    struct sha256_digest out;
     uint8_t length[8];
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)(bits >> (56 - 8 * i));
     /* A message ends in a bit 1, zeros up to byte 56 of a block, and its length in bits. */
-    sha256_add(sha256, "\x80", 1);
-    while (sha256->bytes % 64 != 56) sha256_add(sha256, "", 1);
+    sha256_add(sha256, ending, used < 56 ? 56 - used : 120 - used);
     sha256_add(sha256, length, sizeof length);
-    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)sha256->h[i]);
+    memcpy(out.word, sha256->h, sizeof out.word);
+    return out;
+}
+
+struct sha256_text sha256_end(struct sha256 *sha256)
+{
+    const struct sha256_digest digest = sha256_digest(sha256);
+    struct sha256_text out;
+    for (int i = 0; i < 8; i++) snprintf(out.text + 8 * i, 9, "%08x", (unsigned)digest.word[i]);
     return out;
 }
 

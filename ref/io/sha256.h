@@ -17,11 +17,13 @@ struct sha256 {
     uint64_t bytes;                     /* bytes added so far */
 };
 
+struct sha256_digest { uint32_t word[8]; };     /* the standard's H, as this machine's words */
 struct sha256_text { char text[65]; };  /* 64 hexadecimal digits, small letters */
 
 /** Checksum of bytes added in any number of pieces. */
 struct sha256 sha256_begin(void);
 void sha256_add(struct sha256 *, const void *data, size_t bytes);
+struct sha256_digest sha256_digest(struct sha256 *);
 struct sha256_text sha256_end(struct sha256 *);
 
 /** Checksum of bytes in memory. */

@@ -54,6 +54,24 @@ test_answers() {
     expect_out '^check   OK: 112 of 112 tokens'
 }
 
+# With proposals a client gets several tokens of a round, and the same answer, whole and streamed.  (A file of answers has
+# ? for control characters.)
+test_drafts() {
+    needs_server || return 0
+    local body='"model":"llama","prompt":"abcabcab","max_tokens":14,"temperature":0.4,"seed":5' draft end
+    run serve --model "$model" --trace <(echo '{"prompt":"abcabcab","max_tokens":14,"temperature":0.4,"seed":5}') --answers want
+    for draft in '--draft ngram --tp 2 --dp 2' "--draft $model --take same"; do
+        begin $draft $exactly
+        ask /v1/completions "{$body}"; cp answer whole;     expect_answer 200 '"completion_tokens":14'
+        [ "$(sed 's/.*"text":"\(.*\)","logprobs".*/\1/; s/\\u00[01]./?/g' whole)" = "$(sed 's/.*"text":"\(.*\)"}$/\1/' want)" ] || complain 'it has another text than without proposals'
+        ask /v1/completions "{$body,\"stream\":true}"
+        [ "$(sed -n 's/^data: .*"text":"\(.*\)","logprobs".*/\1/p' answer | tr -d '\n')" = "$(sed 's/.*"text":"\(.*\)","logprobs".*/\1/' whole)" ] ||
+            complain 'the pieces are not the whole'
+        finish; expect_status 0; expect_silent; expect_out '^drafts  [1-9][0-9]* proposed'
+        expect_out '^check   OK: 28 of 28 tokens'
+    done
+}
+
 # Texts that end an answer do not appear in it, not even in pieces.
 test_stop_texts() {
     needs_server || return 0
@@ -102,6 +120,23 @@ test_refused() {
     curl -sS "$url/health" -o answer -w '%{http_code}' >code;   expect_answer 200 '{}'
     printf 'GET / HTTP/9\r\n\r\n' | timeout 5 bash -c "exec 3<>/dev/tcp/127.0.0.1/${url##*:}; cat >&3; cat <&3" >answer; echo 400 >code; expect_answer 400 '400 Bad Request'
     ask $c "{$m,\"max_tokens\":1}";                 expect_answer 200 '"choices"'
+    finish; expect_status 0; expect_silent
+}
+
+# Bytes that are no request end their connection alone.
+test_malformed() {
+    needs_server || return 0
+    begin
+    local bytes
+    for bytes in '\0\0\0\377\376\r\n\r\n' 'POST /v1/completions HTTP/1.1\r\nHost localhost\r\n\r\n' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: -5\r\n\r\n' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999999999999\r\n\r\n{}' \
+                 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nxyz\r\n' \
+                 'POST /v1/completions\r\n\r\n' '\r\n\r\n\r\n' "GET /$(printf '%40000s' | tr ' ' a) HTTP/1.1\r\nHost: localhost\r\n\r\n"; do
+        printf "$bytes" | timeout 1 bash -c "exec 3<>/dev/tcp/127.0.0.1/${url##*:}; cat >&3; head -c 12 <&3" >answer 2>/dev/null
+        ! grep -qa ' 200' answer || complain "it answers ${bytes:0:40}"
+        curl -sS -m 20 "$url/health" -o answer -w '%{http_code}' >code; expect_answer 200 '{}'
+    done
     finish; expect_status 0; expect_silent
 }
 
@@ -182,4 +217,4 @@ test_wrong_words() {
     run serve --model tiny --port 0 --chat-template template; expect_status 1; expect_error '--chat-template template:1: .* is not supported'
 }
 
-run_tests test_answers test_stop_texts test_refused test_clients_leave test_many_connections test_openai test_wrong_words
+run_tests test_answers test_drafts test_stop_texts test_refused test_malformed test_clients_leave test_many_connections test_openai test_wrong_words

@@ -52,13 +52,27 @@ test_simulated_together() {
 
 test_refused_together() {
     local words='serve --model tiny' drawn='--draw lmsys --requests 3 --scale 0.05'
-    run $words --port 0 --draft ngram;                      expect_status 2; expect_error '--draft: is not served with --port'
+    run $words --port 0 --draft tiny:S=8;                   expect_status 2; expect_error '--draft tiny:S=8 has 8 positions'
     run $words --port 0 --plan-ahead;                       expect_status 2; expect_error '--plan-ahead: is not served with --port'
-    run $words $drawn --dp 2 --prompt-replicas 1 --draft ngram;     expect_status 2; expect_error '--draft: is not served with --prompt-replicas'
     run $words $drawn --dp 2 --prompt-replicas 1 --plan-ahead;      expect_status 2; expect_error '--plan-ahead: is not served with --prompt-replicas'
     run $words $drawn --stream --backend count;             expect_status 2; expect_error '--stream: the backend count only counts, and an answer is made of numbers'
     run $words --port 0 --backend count;                    expect_status 2; expect_error '--port: the backend count only counts'
     run $words $drawn --dp 2 --prompt-replicas 1 --backend count;   expect_status 2; expect_error '--prompt-replicas: the backend count only counts'
 }
 
-run_tests test_no_token_changes test_streams test_simulated_together test_refused_together
+# Replicas that get prompts from others propose; those that compute prompts do not.
+test_drafts_apart() {
+    local words='serve --model llama-tiny --trace trace --dp 3' draft
+    run serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 10 --rate 9000 --temperature 0.5 --write-trace trace
+    run serve --model llama-tiny --trace trace --answers plain;     expect_status 0
+    for draft in '--draft ngram --prompt-replicas 1' "--draft tiny --prompt-replicas 2 $tight"; do
+        run $words $draft --answers other $exactly; expect_status 0; expect_silent
+        expect_out '^drafts  [1-9][0-9]* proposed'; expect_same <(ids plain) <(ids other)
+    done
+    run $words --prompt-replicas 1 --draft tiny --take ratio $exactly;  expect_status 0
+    sed -i 's/"temperature":0.5/"temperature":0/' trace
+    run $words --answers plain
+    run $words --prompt-replicas 1 --draft tiny --take ratio --answers other $exactly;  expect_same <(ids plain) <(ids other)
+}
+
+run_tests test_no_token_changes test_streams test_drafts_apart test_simulated_together test_refused_together

@@ -262,10 +262,13 @@ static void test_checks_see(void **state)
     assert_non_null(strstr(err.text, "sequences have 2 blocks in their lists; the cache counts 1"));
     block_use(&s.pool, q->block[0]), block_use(&s.pool, q->block[0]);
     assert_int_equal(scheduler_check(&s, &err), ERR_INTERNAL);
-    s.pool.users[q->block[0]]--;
+    s.pool.users[q->block[0]]--, s.pool.uses--;
     s.pool.free++;
     assert_int_equal(scheduler_check(&s, &err), ERR_INTERNAL);
     assert_non_null(strstr(err.text, "the cache counts 10 free blocks"));
+    s.pool.free--, s.pool.users[q->block[1]]++;
+    assert_int_equal(scheduler_check(&s, &err), ERR_INTERNAL);
+    assert_non_null(strstr(err.text, "sequences use blocks of the cache 3 times; it counts 2"));
     sequence_free(q);
     scheduler_close(&s);
 }

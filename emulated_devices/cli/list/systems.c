@@ -153,9 +153,10 @@ static const struct published_system systems[] = {
       "train --model mixtral-tiny --ep 2 --modalities 3 --encoders apart --steps 2 --check ref",
       "LoRA and training in stages", "arXiv:2405.11273" },
     /* ---- serving ---- */
-    { "apex", "a simulator of iterations, driven by the engine's own scheduler", NULL,
-      "serve --model tiny --draw azure-code --requests 8 --scale 0.01 --dp 2 --tp 2 --backend count",
-      "a search of plans, energy, its own profiles", "APEX, arXiv:2411.17651" },
+    { "apex", "plans by tables of measured times, simulated with the engine's own scheduler",
+      "3.37 times as fast as usual plans; 45 % less energy",
+      "serve --plans latency --model llama-tiny --draw azure-code --requests 8 --scale 0.01 --dp 4",
+      "mixtures, rates of clocks, several microbatches in a pipeline", "APEX, arXiv:2411.17651" },
     { "marlin", "a product with weights of 4 bits in stripes", "3.87 times as fast at small batches", "bench serving",
       "the product inside the engine", "arXiv:2408.11743" },
     { "nanoflow", "parts of a batch on three engines at once", "1.91 times as fast", "bench serving",

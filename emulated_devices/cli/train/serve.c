@@ -3,11 +3,13 @@
  * of the trace; ERR_CHECK if a token is wrong or could not be judged; those of a run. */
 #include "emulated_devices/cli/train/serve.h"
 #include "emulated_devices/cli/train/serve_clients.h"
+#include "emulated_devices/cli/train/serve_plans.h"
 #include "emulated_devices/cli/train/train.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/run/speech.h"
 #include "emulated_devices/serve/report.h"
+#include "emulated_devices/serve/step_memo.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
@@ -30,11 +32,13 @@ static struct serve_words {
     bool streams, port_given, host_given, open_given, connections_given, time_given, name_given;
     bool proposals_given, ngram_given, take_given;
     struct live_words live;
+    struct plan_words plans;
 } words = { .requests = 16, .step_tokens = 2048, .running = 128, .block = 16, .scale = 1, .temperature = 1,
             .shares = true, .proposals = USUAL_PROPOSALS, .ngram = USUAL_NGRAM, .take = "same",
             .live = { .host = "127.0.0.1", .open = 64, .connections = 1000, .seconds = 600 } };
 
 static const char *const checks[] = { "ref", NULL }, *const takes[] = { "same", "ratio", NULL };
+static const char *const goals[] = { "latency", "time", "energy", NULL };
 
 const struct option serve_options[] = {
     { .kind = OPTION_HEADING, .help = "Requests (docs/using/serving.md)" },
@@ -103,6 +107,16 @@ const struct option serve_options[] = {
     { "--take", "same|ratio", OPTION_CHOICE, &words.take, .choices = takes, .given = &words.take_given,
       .help = "with --draft: take a proposal that is the token without proposals; or by the quotient of both models' "
               "probabilities, which keeps the distribution alone" },
+    { .kind = OPTION_HEADING, .help = "Plans (docs/using/serving_systems.md)" },
+    { "--plans", "latency|time|energy", OPTION_CHOICE, &words.plans.goal, .choices = goals,
+      .help = "try all plans of as many devices as the mesh has, without numbers, and print them: those first whose "
+              "requests take least, which end first, or which draw least" },
+    { "--profile", "DIR", OPTION_STRING, &words.plans.profile,
+      .help = "with --plans: measured times as APEX's folder `profile` has them; what it lacks is timed here" },
+    { "--profile-of", "GPU", OPTION_STRING, &words.plans.gpu,
+      .help = "with --plans: the device's name in that folder" },
+    { "--write-profile", "DIR", OPTION_STRING, &words.plans.write_profile,
+      .help = "with --plans: write the times that were used, as --profile reads them" },
     { .kind = OPTION_HEADING, .help = "What is measured, and checked" },
     { "--first-token", "SECONDS", OPTION_DOUBLE, &words.first_token, .min = 0, .max = 1e9,
       .help = "target of goodput: time to a request's first token; 0: any" },
@@ -114,11 +128,11 @@ const struct option serve_options[] = {
     { 0 }
 };
 
-/* Proposals, and ends that the plan learns of late, are known to one replica alone, and to no client. */
+/* Ends that the plan learns of late are known to one replica alone, and to no client. */
 static enum error_code check_proposals(struct error *err)
 {
     const bool ngram = words.draft && strcmp(words.draft, "ngram") == 0;
-    const char *const flag = words.draft ? "--draft" : words.ahead ? "--plan-ahead" : NULL;
+    const char *const flag = words.ahead ? "--plan-ahead" : NULL;
     if (words.ngram_given && !ngram) return fail(err, ERR_USAGE, "--ngram: is for --draft ngram");
     if (words.draft == NULL && (words.proposals_given || words.take_given))
         return fail(err, ERR_USAGE, "%s: is for --draft", words.proposals_given ? "--proposals" : "--take");
@@ -126,6 +140,28 @@ static enum error_code check_proposals(struct error *err)
         return fail(err, ERR_USAGE, "%s: is not served with --port, whose rounds bring a client one token", flag);
     if (flag && words.prompt_replicas > 0)
         return fail(err, ERR_USAGE, "%s: is not served with --prompt-replicas, which hand over one token", flag);
+    return OK;
+}
+
+static enum error_code check_plans(struct error *err)
+{
+    const struct plan_words *const w = &words.plans;
+    const struct { bool given; const char *flag; } not_of_plans[] = {
+        { words.answers, "--answers" }, { words.streams, "--stream" }, { words.port_given, "--port" },
+        { words.check, "--check" }, { words.draft, "--draft" }, { words.prompt_replicas > 0, "--prompt-replicas" },
+        { words.host_blocks > 0, "--host-blocks" }, { words.first_token > 0, "--first-token" },
+        { words.per_token > 0, "--per-token" },
+    }, of_plans[] = {
+        { w->profile, "--profile" }, { w->gpu, "--profile-of" }, { w->write_profile, "--write-profile" },
+    };
+    for (size_t i = 0; i < sizeof not_of_plans / sizeof *not_of_plans && w->goal; i++)
+        if (not_of_plans[i].given)
+            return fail(err, ERR_USAGE, "%s: is not for --plans, which computes no answer", not_of_plans[i].flag);
+    for (size_t i = 0; i < sizeof of_plans / sizeof *of_plans && !w->goal; i++)
+        if (of_plans[i].given) return fail(err, ERR_USAGE, "%s: is for --plans", of_plans[i].flag);
+    if (w->profile && w->gpu == NULL)
+        return fail(err, ERR_USAGE, "--profile %s: --profile-of must name the device, such as H100-SXM-80GB",
+                    printable_path(w->profile).text);
     return OK;
 }
 
@@ -155,7 +191,8 @@ static enum error_code check_words(struct error *err)
     if ((words.streams || words.port_given) && document_data())
         return fail(err, ERR_USAGE, "%s: --json keeps what is printed until the end; give one of both",
                     words.streams ? "--stream" : "--port");
-    const enum error_code e = check_proposals(err);
+    enum error_code e = check_plans(err);
+    if (!e) e = check_proposals(err);
     return e || !words.port_given ? e : server_there(err);
 }
 
@@ -218,8 +255,9 @@ static enum error_code open_draft(struct serve_run *run, struct error *err)
         return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
     struct model_config *const c = &run->draft_config;
     c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
-    if (!e) e = fail_about(err, proposer_takes(c, &run->options->plan.model, longest_of(&run->requests, 1), err),
-                           printable_path(words.draft).text);
+    const struct plan *const p = &run->options->plan;
+    const int64_t longest = longest_of(&run->requests, words.port_given ? p->S : 1);
+    if (!e) e = fail_about(err, proposer_takes(c, &p->model, longest, err), printable_path(words.draft).text);
     return e;
 }
 
@@ -268,6 +306,14 @@ static void serve_close(struct serve_run *run)
     if (run->tokenizer) tokenizer_close(run->tokenizer);
 }
 
+/* All but the sizes of caches. */
+static struct serving_limits serving_limits(void)
+{
+    return (struct serving_limits){ .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
+                                    .whole_prompts = words.whole_prompts, .ahead = words.ahead, .shares = words.shares,
+                                    .block_tokens = words.block };
+}
+
 /* Read what is to be answered; the same on every device.  Call serve_close afterwards, also after a failure. */
 static enum error_code serve_open(struct serve_run *run, const struct train_options *options, struct error *err)
 {
@@ -279,14 +325,12 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
         .plan = &options->plan, .saved = options->model_dir ? &options->saved : NULL, .requests = &run->requests,
         .prompt_replicas = words.prompt_replicas,
         .check = words.check != NULL, .streams = words.streams, .tokenizer = run->tokenizer,
-        .limits = { .step_tokens = words.step_tokens, .running = words.running, .chunk = words.chunk,
-                    .whole_prompts = words.whole_prompts, .ahead = words.ahead, .shares = words.shares,
-                    .block_tokens = words.block,
-                    .host_blocks = words.host_blocks || words.prompt_replicas == 0 ? words.host_blocks
-                                   : words.blocks ? words.blocks : usual_blocks(&run->requests, 1),
-                    .blocks = words.blocks ? words.blocks : usual_blocks(&run->requests,
-                                                                         words.port_given ? options->plan.S : 1) },
+        .limits = serving_limits(),
     };
+    struct serving_limits *const limits = &run->job.limits;
+    limits->host_blocks = words.host_blocks || words.prompt_replicas == 0 ? words.host_blocks
+                          : words.blocks ? words.blocks : usual_blocks(&run->requests, 1);
+    limits->blocks = words.blocks ? words.blocks : usual_blocks(&run->requests, words.port_given ? options->plan.S : 1);
     e = check_apart(options, err);
     if (!e) e = serving_takes(&options->plan, &run->job.limits, err);
     if (!e) e = apart_fits(&run->job, err);
@@ -458,10 +502,27 @@ static bool counts_alone(void)
 static enum error_code serve_in_one_process(const struct train_options *options, struct error *err)
 {
     struct serve_run run;
+    struct step_memo memo = { 0 };
     const struct serve_crew all = { options, words.port_given ? NULL : &run };
     enum error_code e = all.run ? serve_open(&run, options, err) : OK;
+    if (!e && all.run && options->cluster.speeds == 0) run.job.memo = &memo;
     if (!e) e = crew_run(options->plan.mesh.devices, be_device_of_serving, &all, err);
     if (all.run) serve_close(&run);
+    step_memo_close(&memo);
+    return e;
+}
+
+/* Plans are searched before any device starts.  Their caches have other sizes than this mesh's. */
+static enum error_code search_plans(const struct train_options *options, struct error *err)
+{
+    struct serve_run run = { .options = options };
+    enum error_code e = get_requests(&run, err);
+    struct serving_limits limits = serving_limits();
+    limits.blocks = words.blocks;
+    if (!e && words.write_trace)
+        e = fail_about(err, requests_write(&run.requests, words.write_trace, err), "--write-trace");
+    if (!e) e = serve_plans(&options->plan, &run.requests, &limits, &words.plans, err);
+    serve_close(&run);
     return e;
 }
 
@@ -493,7 +554,8 @@ enum error_code command_serve(int argc, char **argv, int *status, struct error *
     const bool alone = under_launcher() || o.plan.mesh.devices == 1;
     if (!e && !o.help) e = check_words(err);
     if (!e && !o.help && launcher_rank() == 0) e = probe_outputs(err);
-    if (!e && !o.help && !alone && (one_process() || counts_alone()))
+    if (!e && !o.help && words.plans.goal) e = launcher_rank() == 0 ? search_plans(&o, err) : OK;
+    else if (!e && !o.help && !alone && (one_process() || counts_alone()))
         e = serve_in_one_process(&o, err);
     else if (!e && !o.help) e = alone ? serve_device(&o, err) : launch_checked(&o, argc, argv, status, err);
     train_options_free(&o);

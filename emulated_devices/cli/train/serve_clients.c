@@ -132,6 +132,7 @@ static enum error_code tell_end(const struct reception *desk, const struct live_
     const bool exact = live->job->plan->model.exact, judges = live->job->check && c.tokens > 0;
     say_clients(&c);
     say_replicas(record, &live->job->limits);
+    serving_proposals_print(live->job, record);
     if (judges) verdict_print(verdict, exact);
     const enum error_code e = check_blocks(record, &live->job->limits, err);
     return e || !judges ? e : verdict_holds(verdict, exact, err);
