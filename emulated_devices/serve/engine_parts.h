@@ -9,6 +9,7 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/drawing.h"
+#include "emulated_devices/serve/engine_nano.h"
 #include "emulated_devices/serve/pages.h"
 #include "emulated_devices/serve/step_memo.h"
 #include "ref/text/generate.h"
@@ -41,6 +42,8 @@ struct engine {
     struct tensor message;              /* the same in the device's memory, for messages */
     struct serving_record record;       /* of this device */
     struct came_token *came;            /* [1 + running] of live requests: the first's slot is how many there are */
+    int64_t passes;                     /* through the model's parts */
+    struct nano_engine nano;            /* iterations in nano-batches */
     struct step_memo memo;              /* times of iterations, where nothing but time is computed */
     struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */

@@ -39,6 +39,29 @@ test_streams() {
     done
 }
 
+# Nano-batches change no token, beside all else; without numbers they take the same time; the report is the JSON's.
+test_nano_batches() {
+    local words="serve --model llama-tiny --trace trace $tight" more
+    run serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 10 --rate 90000 --write-trace trace --answers plain
+    expect_status 0
+    for more in '--nano 4,2' '--nano search --tp 2 --plan-ahead' '--nano 1,4 --tp 2 --dp 2 --host-blocks 9' '--nano 2,2 --draft tiny'; do
+        run $words $more --answers other $exactly;  expect_status 0; expect_silent
+        expect_out '^nano    [124] and [124] parts of iterations of'; expect_out 'together: [1-9][0-9.]* times as fast$'
+        expect_same <(ids plain) <(ids other)
+    done
+    run $words --nano search --tp 2 --backend count;    expect_status 0; expect_silent
+    grep -v 'times alone' "$place/out" >counted
+    run $words --nano search --tp 2;                    expect_status 0; expect_same counted "$place/out"
+    run $words --nano 2,2 --tp 2 --json out.json;       expect_status 0
+    grep -q '"cuts":.*"up_to_attention":[ ]*2' <(tr -d '\n' <out.json) || complain 'the cuts are not in the JSON'
+    for more in 3,1 2 2,2,2 x; do
+        run $words --nano $more;                        expect_status 2; expect_error "--nano $more: is neither search nor two numbers of parts"
+    done
+    run $words --nano 2,2 --pp 2;                       expect_status 2; expect_error '--nano: is not served with --pp'
+    run $words --nano 2,2 --cp 2;                       expect_status 2; expect_error '--nano: is not served with --cp'
+    run $words --nano 2,2 --dp 2 --prompt-replicas 1;   expect_status 2; expect_error '--nano: is not served with --prompt-replicas'
+}
+
 # Without numbers, rows that are dealt and blocks that leave take the time that they take with numbers.
 test_simulated_together() {
     local words="serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 20 --rate 90000 $tight" mesh
