@@ -5,9 +5,9 @@
 
 #include "emulated_devices/device/clock.h"
 
-/** What was done until now on the current stream, with its messages, has taken less time than it was charged: now is so
- *  much earlier, but not before the host has started it.  What other streams and ports have done has ended, too.  No
- *  message may be on its way.
+/** The clock takes time back: work of the current stream, with its messages, has taken less than it was charged.  Now
+ *  is so much earlier, but not before the host has started the work.  What other streams and ports have done has ended,
+ *  too.  No message may be on its way.
  *  @param earlier  at least 0. */
 void clock_take_back(struct clock *, picoseconds earlier);
 

@@ -38,7 +38,7 @@ struct answering {
      * @return OK, ERR_MEMORY or ERR_COMM. */
     enum error_code (*take_logits)(void *context, struct tensor logits, struct error *);
     const struct row_cuts *cuts;        /* NULL: each operation is done on all rows at once */
-    /* With cuts: an operation of a layer begins on some of its parts, and has ended on so many from `first` on.  Local. */
+    /* With cuts: an operation of a layer begins on some parts, and has ended on so many from `first` on.  Local. */
     void (*begin_part)(void *context);
     void (*end_part)(void *context, int first, int parts);
     struct tensor asked;                /* I32 [n] ascending: the rows of the iteration whose logits are wanted */

@@ -31,7 +31,7 @@ static void begin_part(void *context)
     nano->begun.flops = d->done.flops, nano->begun.bytes = d->done.bytes;
 }
 
-/* What kernels of so many operations and bytes wait for.  Rates of 0 take no time. */
+/* Kernels of so many operations and bytes wait for the slower of both.  Rates of 0 take no time. */
 static enum overlap_engine engine_of(const struct device *d, double flops, double bytes)
 {
     const struct cluster *const c = &d->clock.cluster;
@@ -110,11 +110,12 @@ static double work_of(const struct nano_engine *nano, enum overlap_engine engine
 
 /* ---- the search -------------------------------------------------------------------------------------------------- */
 
-/* The numbers of the grid, of an index; the first one cuts nothing.  @return false: it is none, or not what is asked. */
+/* An index names a cut of the grid; the first one cuts nothing.  @return false: it is none, or not what is asked. */
 static bool cut_at(const struct nano_asked *asked, int index, struct nano_cut *cut)
 {
     static const int batches[] = { 1, 2, 4 }, first[] = { 4, 3, 2 };
-    *cut = (struct nano_cut){ { batches[index % 3], batches[index / 3 % 3] }, first[index / 9], { .interference = true } };
+    *cut = (struct nano_cut){ { batches[index % 3], batches[index / 3 % 3] }, first[index / 9],
+                              { .interference = true } };
     if (cut->batches[0] * cut->batches[1] == 1 && index > 0) return false;
     for (int i = 0; i < 2; i++)
         if (asked->batches[i] > 0 && asked->batches[i] != cut->batches[i]) return false;

@@ -1,9 +1,9 @@
-/* engine_nano.h -- nano-batches in the engine: each operation of a layer is done on some rows of an iteration at a time,
- * so that one engine of the device computes while another reads memory and a third is on the network (overlap.h).
+/* engine_nano.h -- nano-batches in the engine: each operation of a layer is done on some rows of an iteration at a
+ * time, so that one engine of the device computes while another reads memory and a third is on the network (overlap.h).
  *
- * The numbers are computed operation by operation, part by part.  Each part's time alone on the device is noted: kernels
- * by what they wait for, arithmetic or memory, and what lies between them, messages.  The device's clock then has the
- * time of these items on three engines, in place of one item after another.
+ * The numbers are computed operation by operation, part by part.  Each part's time alone on the device is noted:
+ * kernels by what they wait for, arithmetic or memory, and what lies between them, messages.  The device's clock then
+ * has the time of these items on three engines, in place of one item after another.
  *
  * How a plan is searched: iterations are classed by the power of two in their tokens.  The first one of a class is
  * computed with every number of parts and every size of the first ones, and forgotten but for its times, which do not
@@ -23,7 +23,7 @@ struct device;
 struct engine;
 struct serving_job;
 
-/* What is asked for: parts of the operations up to attention, and of those behind it; of 0: they are searched. */
+/* A job asks for parts of the operations up to attention, and of those behind it; 0: they are searched. */
 struct nano_asked { bool cuts; int batches[2]; };
 
 /* How iterations of a class are cut. */

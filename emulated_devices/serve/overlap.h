@@ -28,7 +28,7 @@ struct overlap_item {
     double work;                        /* seconds of the engine alone on the device */
 };
 
-/* Which item an engine takes first, and how engines share the device. */
+/* A rule says which item an engine takes first, and how engines share the device. */
 struct overlap_rule {
     bool by_rows;                       /* the first rows; else the first operation */
     bool interference;                  /* engines slow each other down */

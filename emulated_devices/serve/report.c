@@ -283,8 +283,8 @@ static void add_nano(cJSON *data, const struct serving_report *report)
     cJSON *const cuts = cJSON_AddArrayToObject(nano, "cuts");
     for (int i = 0; i < NANO_CLASSES; i++)
         if (c.iterations[i] > 0)
-            json_add(json_row(cuts), "tokens %g iterations %g up_to_attention %d behind %d first_eighths %d by_rows %hhd"
-                     " compute_share %g memory_share %g network_share %g", ldexp(1, i), (double)c.iterations[i],
+            json_add(json_row(cuts), "tokens %g iterations %g up_to_attention %d behind %d first_eighths %d"
+                     " by_rows %hhd compute_share %g memory_share %g network_share %g", ldexp(1, i), (double)c.iterations[i],
                      c.cut[i].batches[0], c.cut[i].batches[1], c.cut[i].first, c.cut[i].rule.by_rows,
                      c.cut[i].rule.share[0], c.cut[i].rule.share[1], c.cut[i].rule.share[2]);
 }

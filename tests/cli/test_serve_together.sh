@@ -53,13 +53,44 @@ test_nano_batches() {
     grep -v 'times alone' "$place/out" >counted
     run $words --nano search --tp 2;                    expect_status 0; expect_same counted "$place/out"
     run $words --nano 2,2 --tp 2 --json out.json;       expect_status 0
-    grep -q '"cuts":.*"up_to_attention":[ ]*2' <(tr -d '\n' <out.json) || complain 'the cuts are not in the JSON'
+    grep -q '"cuts":.*"up_to_attention":2,' <(tr -d '\n\t ' <out.json) || complain 'the cuts are not in the JSON'
     for more in 3,1 2 2,2,2 x; do
         run $words --nano $more;                        expect_status 2; expect_error "--nano $more: is neither search nor two numbers of parts"
     done
     run $words --nano 2,2 --pp 2;                       expect_status 2; expect_error '--nano: is not served with --pp'
     run $words --nano 2,2 --cp 2;                       expect_status 2; expect_error '--nano: is not served with --cp'
     run $words --nano 2,2 --dp 2 --prompt-replicas 1;   expect_status 2; expect_error '--nano: is not served with --prompt-replicas'
+}
+
+# Weights come part by part from a slow tier: no token changes, and what is on the device and what is read are the formula's.
+test_window() {
+    local words="serve --model llama-tiny --trace trace $tight" ring more
+    run serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 8 --rate 90000 --write-trace trace --answers plain
+    expect_status 0
+    for ring in 2 4; do
+        for more in '' '--tp 2 --pp 2 --host-blocks 9' "--dp 2 --tp 2 --offload-to $PWD"; do
+            run $words $more --offload weights --ring $ring --answers other $exactly;  expect_status 0; expect_silent
+            expect_out "^window  $ring parts of the model on a device, weights of .* at most, as by the formula"
+            expect_same <(ids plain) <(ids other)
+        done
+    done
+    run $words --offload weights --backend count;       expect_status 0; expect_silent
+    grep -v 'times alone' "$place/out" >counted
+    run $words --offload weights;                       expect_status 0; expect_same counted "$place/out"
+    run $words --offload weights --json out.json;       expect_status 0
+    grep -q '"window":{"parts":3,' <(tr -d '\n\t ' <out.json) || complain 'the window is not in the JSON'
+    run $words --offload weights --nano 2,2;            expect_status 2; expect_error '--nano: is not served with --offload'
+    run $words --offload optimizer;                     expect_status 2; expect_error '--offload'
+}
+
+# Weights of 4 bits, packed by GPTQ's and AWQ's programs, answer as the same weights as numbers do.
+test_packed_weights() {
+    local form
+    run serve --model "$top/golden/packed/numbers" --draw lmsys --scale 0.1 --requests 4 --answers plain;   expect_status 0
+    for form in gptq awq; do
+        run serve --model "$top/golden/packed/$form" --draw lmsys --scale 0.1 --requests 4 --tp 2 --answers other $exactly
+        expect_status 0; expect_silent; expect_out '^check   OK: '; expect_same <(ids plain) <(ids other)
+    done
 }
 
 # Without numbers, rows that are dealt and blocks that leave take the time that they take with numbers.
@@ -84,4 +115,5 @@ test_refused_together() {
     run $words $drawn --dp 2 --prompt-replicas 1 --backend count;   expect_status 2; expect_error '--prompt-replicas: the backend count only counts'
 }
 
-run_tests test_no_token_changes test_streams test_simulated_together test_refused_together
+run_tests test_no_token_changes test_streams test_nano_batches test_window test_packed_weights test_simulated_together \
+          test_refused_together

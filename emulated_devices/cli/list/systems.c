@@ -168,8 +168,9 @@ static const struct published_system systems[] = {
       "arXiv:2405.07518" },
     { "speculative-decoding", "a draft proposes tokens, and the distribution stays", "2 to 3 times as fast",
       "bench serving", "speeds: tokens taken beside the formula", "Leviathan et al., arXiv:2211.17192" },
-    { "tpi-llm", "a star of small devices, weights through a window", NULL, "bench serving",
-      "unequal heads inside the engine", "arXiv:2410.00531" },
+    { "tpi-llm", "a star of small devices, weights through a window", "70B in 3.1 GB a device",
+      "serve --model llama-tiny --tp 2 --draw lmsys --scale 0.1 --requests 4 --allreduce star --offload weights",
+      "unequal heads inside the engine; attention apart from feed-forward in the window", "arXiv:2410.00531" },
     /* ---- reinforcement learning ---- */
     { "asyncflow", "samples stream through a queue between tasks, weights are some versions old",
       "1.59 times the throughput on average, 2.03 at most", "bench rl",

@@ -249,8 +249,8 @@ static enum error_code take_nano(struct nano_asked *nano, struct error *err)
     const bool two = sscanf(words.nano, "%1d,%1d%c", &n[0], &n[1], &behind) == 2;
     for (int i = 0; i < 2; i++)
         if (!two || (n[i] != 1 && n[i] != 2 && n[i] != 4))
-            return fail(err, ERR_USAGE, "--nano %.40s: is neither search nor two numbers of parts, such as 4,2: each is "
-                        "1, 2 or 4", words.nano);
+            return fail(err, ERR_USAGE, "--nano %.40s: is neither search nor two numbers of parts, such as 4,2: each "
+                        "is 1, 2 or 4", words.nano);
     return OK;
 }
 

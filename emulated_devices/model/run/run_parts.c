@@ -1,5 +1,5 @@
-/* run_parts.c -- runs a node of a layer on some rows of an iteration at a time (answering.h).  run.c calls.  The buffers
- * of the node show these rows alone while it runs.  Errors are those of run_node. */
+/* run_parts.c -- runs a node of a layer on some rows of an iteration at a time (answering.h).  run.c calls.  The
+ * buffers of the node show these rows alone while it runs.  Errors are those of run_node. */
 #include "emulated_devices/model/run/run_node.h"
 
 /* Whether each row of a node's output depends on that row of its inputs alone, or, of attention, on earlier rows. */
