@@ -111,7 +111,7 @@ static void print_proposals(const struct serving_report *report)
         per_second(c.tokens, (double)passes), alike, 100 * chance);
 }
 
-/* The sums of all replicas, and the class that most iterations are of. */
+/* The sums of all replicas, and the class that computes most tokens. */
 static struct nano_counts nano_of(const struct serving_record *record, int *usual)
 {
     struct nano_counts sum = { .passed = 0 };
@@ -126,7 +126,7 @@ static struct nano_counts nano_of(const struct serving_record *record, int *usua
         }
     }
     for (int i = 0; i < NANO_CLASSES; i++)
-        if (sum.iterations[i] > sum.iterations[*usual]) *usual = i;
+        if (ldexp((double)sum.iterations[i], i) > ldexp((double)sum.iterations[*usual], *usual)) *usual = i;
     return sum;
 }
 
@@ -284,7 +284,8 @@ static void add_nano(cJSON *data, const struct serving_report *report)
     for (int i = 0; i < NANO_CLASSES; i++)
         if (c.iterations[i] > 0)
             json_add(json_row(cuts), "tokens %g iterations %g up_to_attention %d behind %d first_eighths %d"
-                     " by_rows %hhd compute_share %g memory_share %g network_share %g", ldexp(1, i), (double)c.iterations[i],
+                     " by_rows %hhd compute_share %g memory_share %g network_share %g", ldexp(1, i),
+                     (double)c.iterations[i],
                      c.cut[i].batches[0], c.cut[i].batches[1], c.cut[i].first, c.cut[i].rule.by_rows,
                      c.cut[i].rule.share[0], c.cut[i].rule.share[1], c.cut[i].rule.share[2]);
 }

@@ -44,7 +44,8 @@ static const char *const of_batches[] = {
     "--owners", "--load", "--schedule", "--stage-layers", "--skip", "--receives-ahead", "--pairs", "--shard-group",
     "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block",
     "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches", "--mask", "--micro",
-    "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps", "--page", "--page-steps", "--film", "--live", "--check", "--log", "--tensorboard", "--log-every", "--save-load",
+    "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps", "--page",
+    "--page-steps", "--film", "--live", "--check", "--log", "--tensorboard", "--log-every", "--save-load",
     "--json", "--config", "--print-config", "--etp", "--comm-streams", "--chunks", "--zero", "--streams", "--prefix",
     NULL
 };
