@@ -1,4 +1,4 @@
-# `orrery serve`: proposals and iterations planned ahead beside swapped blocks, shared rows and experts, and streams.
+# `orrery serve`: proposals, iterations planned ahead, nano-batches and weights that come, beside swapped blocks, shared rows and experts; streams.
 . "$(dirname "$0")/lib.sh"
 
 ids() { grep -o '"ids":\[[0-9,]*\]\|"id":"[^"]*"' "$1" | paste - - | sort; }
@@ -83,16 +83,6 @@ test_window() {
     run $words --offload optimizer;                     expect_status 2; expect_error '--offload'
 }
 
-# Weights of 4 bits, packed by GPTQ's and AWQ's programs, answer as the same weights as numbers do.
-test_packed_weights() {
-    local form
-    run serve --model "$top/golden/packed/numbers" --draw lmsys --scale 0.1 --requests 4 --answers plain;   expect_status 0
-    for form in gptq awq; do
-        run serve --model "$top/golden/packed/$form" --draw lmsys --scale 0.1 --requests 4 --tp 2 --answers other $exactly
-        expect_status 0; expect_silent; expect_out '^check   OK: '; expect_same <(ids plain) <(ids other)
-    done
-}
-
 # Without numbers, rows that are dealt and blocks that leave take the time that they take with numbers.
 test_simulated_together() {
     local words="serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 20 --rate 90000 $tight" mesh
@@ -115,5 +105,4 @@ test_refused_together() {
     run $words $drawn --dp 2 --prompt-replicas 1 --backend count;   expect_status 2; expect_error '--prompt-replicas: the backend count only counts'
 }
 
-run_tests test_no_token_changes test_streams test_nano_batches test_window test_packed_weights test_simulated_together \
-          test_refused_together
+run_tests test_no_token_changes test_streams test_nano_batches test_window test_simulated_together test_refused_together
