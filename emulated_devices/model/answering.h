@@ -14,10 +14,19 @@ struct stage;
 
 /* Attention of one layer, for this device's heads. */
 struct answering_attention {
+    int64_t first_row;                  /* of the iteration, in qkv */
     int layer;                          /* as random numbers count layers: the second of a layer has its own number */
     struct attention shape;             /* heads, window, sinks; S is that of the model */
     struct tensor qkv;                  /* [rows, (H+2K)A] after norms and rotary positions */
     struct tensor out, lse;             /* [rows, HA], [rows, H] */
+};
+
+/* The rows of an iteration in four parts, so that each operation of a layer can be done on some of them at a time. */
+enum { ROW_PARTS = 4 };
+struct row_cuts {
+    int64_t at[ROW_PARTS + 1];          /* where each part begins, and the last one ends */
+    int batches[2];                     /* how often an operation of a layer is done, up to attention and behind it:
+                                         * 1, 2 or 4 */
 };
 
 struct answering {
@@ -28,6 +37,10 @@ struct answering {
     /* Take the logits [rows asked, this device's columns]: they are gone afterwards.  Collective over the tp group.
      * @return OK, ERR_MEMORY or ERR_COMM. */
     enum error_code (*take_logits)(void *context, struct tensor logits, struct error *);
+    const struct row_cuts *cuts;        /* NULL: each operation is done on all rows at once */
+    /* With cuts: an operation of a layer begins on some parts, and has ended on so many from `first` on.  Local. */
+    void (*begin_part)(void *context);
+    void (*end_part)(void *context, int first, int parts);
     struct tensor asked;                /* I32 [n] ascending: the rows of the iteration whose logits are wanted */
 };
 

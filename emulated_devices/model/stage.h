@@ -38,6 +38,7 @@ struct microbatch {
     struct interval sequences;                  /* of the global batch */
     struct intervals rows;                      /* this device's tokens of it, as rows of the global batch */
     int64_t N;                                  /* the number of rows */
+    int64_t first_row;                          /* of rows that are computed by themselves (row_cuts); else 0 */
     struct intervals tokens;                    /* the rows of the global batch whose losses it computes: these rows,
                                                  * unless streams are cut */
     struct tensor ids, positions;               /* I32 [N]; those the stage needs */

@@ -22,7 +22,8 @@ enum error_code serving_takes(const struct plan *plan, const struct serving_limi
         { plan->chunks > 1, "--chunks", "an iteration goes through the stages once" },
         { plan->data.scheme && strcmp(plan->data.scheme, "ddp") != 0, "--data-parallel",
           "each replica has its weights" },
-        { plan->data.offload != 0, "--offload", "weights stay on the devices" },
+        { (plan->data.offload & ~(1u << PARAMETERS)) != 0 || plan->data.offload_experts, "--offload",
+          "weights alone, of all parts of the model, can lie on the slow tier" },
         { plan->encoders.kinds > 0, "--modalities", "requests are text" },
         { limits->whole_prompts && limits->chunk > 0, "--chunk", "--whole-prompts has none" },
         { !past_serves(&model, plan->S), "--model", "its tokens depend on more than those before them: parallel "
@@ -53,7 +54,13 @@ enum error_code serving_fits(const struct requests *requests, const struct servi
 static enum error_code attend(void *context, const struct answering_attention *call, struct error *err)
 {
     struct engine *const engine = context;
-    return pages_attend(&engine->pages, call, err);
+    const struct iteration *const now = engine->pages.now;
+    const int64_t rows = tensor_rows(call->qkv);
+    if (engine->answering.cuts == NULL || rows == now->tokens) return pages_attend(&engine->pages, call, err);
+    pages_begin(&engine->pages, nano_rows(engine, now, call->first_row, rows));
+    const enum error_code e = pages_attend(&engine->pages, call, err);
+    pages_begin(&engine->pages, now);
+    return e;
 }
 
 /* Along cp the rows are dealt in turn.  A device without rows computes one that nobody reads: all devices of a stage
@@ -115,18 +122,26 @@ static enum error_code check_sums(const struct engine *engine, struct error *err
                 lost->beyond ? "is beyond the bits there are" : "has a term that is not finite");
 }
 
-/* Compute the rows of an iteration, up to its tokens. */
-static enum error_code compute_iteration(struct engine *engine, const struct iteration *now, struct error *err)
+/* Compute the rows of an iteration, whose blocks are here, up to its tokens. */
+static enum error_code compute_rows(struct engine *engine, const struct iteration *now, struct error *err)
 {
     double loss;
     const int64_t rows = list_rows(engine, now);
-    enum error_code e = pages_swap(&engine->pages, now, err);
-    if (!e) e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
+    enum error_code e = answering_take(&engine->trainer->stage[0], engine->id, engine->position, rows, err);
+    engine->passes++;
     trainer_begin_sums(engine->trainer);
     if (!e) e = trainer_pass(engine->trainer, &loss, err);
     if (!e && lacks_logits(engine, now))
         e = engine_take_logits(engine, tensor_2d(NULL, device_of(engine)->dtype, 0, vocabulary(engine)), err);
     return e ? e : check_sums(engine, err);
+}
+
+static enum error_code compute_iteration(struct engine *engine, const struct iteration *now, struct error *err)
+{
+    const enum error_code e = pages_swap(&engine->pages, now, err);
+    if (e) return e;
+    return engine->job->nano.cuts && now->tokens > 0 ? nano_compute(engine, now, compute_rows, err)
+                                                     : compute_rows(engine, now, err);
 }
 
 /* The times of iterations follow from each other where one device, which starts with nothing under way, is asked for
@@ -420,6 +435,7 @@ enum error_code engine_open(struct engine *engine, struct error *err)
     if (!e) e = apart_open(engine, err);
     if (!e) e = record_open(&engine->record, engine->job->requests, err);
     if (!e) e = make_lists(engine, err);
+    if (!e) e = nano_open(engine, err);
     if (!e) e = scheduler_open(&engine->scheduler, &engine->job->limits, err);
     if (!e) e = pages_open(&engine->pages, engine->trainer->comm, &engine->trainer->stage[0], &engine->job->limits,
                            err);
@@ -428,7 +444,7 @@ enum error_code engine_open(struct engine *engine, struct error *err)
                          err);
     engine->drawing.proposes = engine->apart == NULL || !apart_prompts(engine);
     if (!e && !device_of(engine)->backend->has_numbers && engine->replica.size == 1 && engine_plan(engine)->ep == 1 &&
-        !engine->job->limits.ahead)
+        !engine->job->limits.ahead && !engine->job->nano.cuts && engine_plan(engine)->data.offload == 0)
         e = open_memo(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
@@ -447,7 +463,7 @@ void engine_close(struct engine *engine)
     if (engine->message.data) device_free(device_of(engine), engine->message);
     free(engine->sequence), free(engine->id), free(engine->position), free(engine->asked), free(engine->sampled);
     free(engine->told), free(engine->taken), free(engine->before), free(engine->spoken), free(engine->came);
-    apart_close(engine);
+    apart_close(engine), nano_close(engine);
     group_close(&engine->replica), group_close(&engine->last);
     serving_record_free(&engine->record);
 }

@@ -10,6 +10,7 @@
 #ifndef ORRERY_ENGINE_H
 #define ORRERY_ENGINE_H
 
+#include "emulated_devices/serve/engine_nano.h"
 #include "emulated_devices/serve/judge.h"
 #include "emulated_devices/serve/proposer.h"
 #include "emulated_devices/serve/requests.h"
@@ -29,6 +30,7 @@ struct serving_job {
     const struct requests *requests;    /* by arrival; the same on every device */
     struct serving_limits limits;       /* of each replica */
     struct speculation speculation;     /* whether tokens are proposed, and how */
+    struct nano_asked nano;             /* whether iterations are cut into nano-batches, and how */
     bool check;                         /* compare each answer with the one-device model */
     int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
@@ -46,6 +48,10 @@ struct answer {
     struct verdict verdict;             /* with a check */
 };
 
+/* Weights on the slow tier, of which a window of parts is on the device: the most bytes that were there, and that the
+ * formula says; what was read. */
+struct window_counts { uint64_t most, predicted; struct tier_traffic read; };
+
 /* The counts of a replica, as its device that draws has them. */
 struct replica_counts {
     struct serving_counts counts;       /* of its scheduler */
@@ -55,6 +61,8 @@ struct replica_counts {
     uint64_t cache_bytes;               /* of the blocks of this device */
     int64_t free_host;                  /* blocks of the host's tier at the end */
     struct tier_traffic host;           /* of this device with it */
+    struct nano_counts nano;            /* of this device */
+    struct window_counts window;        /* likewise; zeros without --offload */
 };
 
 /* All answers, on rank 0. */

@@ -9,6 +9,7 @@
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/plan/plan.h"
 #include "emulated_devices/serve/drawing.h"
+#include "emulated_devices/serve/engine_nano.h"
 #include "emulated_devices/serve/pages.h"
 #include "emulated_devices/serve/step_memo.h"
 #include "ref/text/generate.h"
@@ -42,6 +43,8 @@ struct engine {
     struct serving_record record;       /* of this device */
     struct came_token *came;            /* [came_room] of live requests: the first's slot is how many there are */
     struct step_memo *memo, own_memo;   /* times of iterations, where nothing but time is computed; else NULL */
+    int64_t passes;                     /* through the model's parts */
+    struct nano_engine nano;            /* iterations in nano-batches */
     struct apart *apart;                /* with replicas for prompts alone; else NULL */
     struct verdict verdict;             /* of live requests that have ended, with a check */
 };

@@ -108,6 +108,33 @@ static enum error_code check_swaps(const struct engine *engine, struct error *er
                 (unsigned long long)planned.bytes_read);
 }
 
+static struct window_counts window_of(const struct engine *engine)
+{
+    const struct data_parallel *const data = &engine->trainer->data;
+    if (engine_plan(engine)->data.offload == 0) return (struct window_counts){ .most = 0 };
+    return (struct window_counts){ device_of(engine)->arena.peak.tag[PARAMETERS], data_peak(data).weights,
+                                   data_tier_traffic_so_far(data) };
+}
+
+/* Each pass reads every part once; those of the window's next parts are read once more, before the first. */
+static enum error_code check_window(const struct engine *engine, struct error *err)
+{
+    const struct data_parallel *const data = &engine->trainer->data;
+    const struct window_counts w = window_of(engine);
+    struct tier_traffic want = { 0 };
+    if (engine_plan(engine)->data.offload == 0 || engine->passes == 0) return OK;
+    tier_traffic_add(&want, data_tier_traffic(data), (uint64_t)engine->passes);
+    tier_traffic_add(&want, data_first_moves(data), 1);
+    if (w.most != w.predicted)
+        return fail(err, ERR_CHECK, "device %d: it had %llu bytes of weights at most; the formula says %llu",
+                    engine->trainer->comm->rank, (unsigned long long)w.most, (unsigned long long)w.predicted);
+    if (w.read.reads == want.reads && w.read.bytes_read == want.bytes_read) return OK;
+    return fail(err, ERR_CHECK, "device %d: it has read %llu bytes of weights in %llu copies; %lld passes are %llu in "
+                "%llu", engine->trainer->comm->rank, (unsigned long long)w.read.bytes_read,
+                (unsigned long long)w.read.reads, (long long)engine->passes, (unsigned long long)want.bytes_read,
+                (unsigned long long)want.reads);
+}
+
 /* The messages that were sent must be those that the formulas of their senders say. */
 static enum error_code check_messages(const struct comm *comm, struct error *err)
 {
@@ -129,12 +156,14 @@ enum error_code bring_counts(struct engine *engine, struct serving_record *to, s
                                         .free_blocks = engine->scheduler.pool.free,
                                         .cache_bytes = pages_bytes(&engine->pages),
                                         .free_host = engine->scheduler.host.free,
-                                        .host = engine->pages.tier.traffic };
+                                        .host = engine->pages.tier.traffic, .nano = engine->nano.counts,
+                                        .window = window_of(engine) };
     struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);
     to->replicas = p->mesh.size[DP];
     to->replica = calloc((size_t)to->replicas, sizeof *to->replica);
     enum error_code e = comm_agree(comm, check_messages(comm, err), err);
     if (!e) e = comm_agree(comm, check_swaps(engine, err), err);
+    if (!e) e = comm_agree(comm, check_window(engine, err), err);
     if (!e && !(all && to->replica)) e = fail(err, ERR_MEMORY, "no memory for the counts of all devices");
     e = comm_agree(comm, e, err);
     if (!e) e = comm_bring(comm, &own, sizeof own, all, err);

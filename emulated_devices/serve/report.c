@@ -13,6 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { USUAL_RING = 3 };                /* parts of a window without --ring: schemes/data/stages/stage.h */
+
 enum error_code serving_report_make(struct serving_report *report, struct error *err)
 {
     const struct serving_record *const r = report->record;
@@ -107,6 +109,62 @@ void serving_proposals_print(const struct serving_job *job, const struct serving
     const int64_t passes = proposal_passes(&c, chance, &alike);
     say(stdout, 8, "        %.3f tokens a pass with proposals; %.3f if each is taken with %.1f %%",
         per_second(c.tokens, (double)passes), alike, 100 * chance);
+}
+
+/* The sums of all replicas, and the class that computes most tokens. */
+static struct nano_counts nano_of(const struct serving_record *record, int *usual)
+{
+    struct nano_counts sum = { .passed = 0 };
+    *usual = 0;
+    for (int64_t r = 0; r < record->replicas; r++) {
+        const struct nano_counts *const c = &record->replica[r].nano;
+        for (enum overlap_engine e = 0; e < OVERLAP_ENGINES; e++) sum.engine[e] += c->engine[e];
+        sum.passed += c->passed;
+        for (int i = 0; i < NANO_CLASSES; i++) {
+            if (sum.iterations[i] == 0) sum.cut[i] = c->cut[i];
+            sum.iterations[i] += c->iterations[i];
+        }
+    }
+    for (int i = 0; i < NANO_CLASSES; i++)
+        if (ldexp((double)sum.iterations[i], i) > ldexp((double)sum.iterations[*usual], *usual)) *usual = i;
+    return sum;
+}
+
+static double nano_alone(const struct nano_counts *counts)
+{
+    double sum = 0;
+    for (enum overlap_engine e = 0; e < OVERLAP_ENGINES; e++) sum += counts->engine[e];
+    return sum;
+}
+
+static int window_parts(const struct data_request *data) { return data->ring > 0 ? data->ring : USUAL_RING; }
+
+static void print_window(const struct serving_report *report)
+{
+    const struct window_counts *const w = &report->record->replica[0].window;
+    const struct data_request *const data = &report->job->plan->data;
+    if (data->offload == 0) return;
+    say(stdout, 8, "window  %d parts of the model on a device, weights of %s at most, as by the formula",
+        window_parts(data), size_format((double)w->most).text);
+    say(stdout, 8, "        %s read in %llu copies", size_format((double)w->read.bytes_read).text,
+        (unsigned long long)w->read.reads);
+}
+
+static void print_nano(const struct serving_report *report)
+{
+    int usual;
+    const struct nano_counts c = nano_of(report->record, &usual);
+    const struct nano_cut *const cut = &c.cut[usual];
+    if (!report->job->nano.cuts) return;
+    say(stdout, 8, "nano    %d and %d parts of iterations of %lld to %lld tokens, %s first; shares %.1f %.1f %.1f",
+        cut->batches[0], cut->batches[1], 1LL << usual, (2LL << usual) - 1, cut->rule.by_rows ? "rows" : "operations",
+        cut->rule.share[0], cut->rule.share[1], cut->rule.share[2]);
+    say(stdout, 8, "        layers computed for %s, read for %s, sent for %s",
+        time_format(c.engine[OVERLAP_COMPUTE] / 1e12).text, time_format(c.engine[OVERLAP_MEMORY] / 1e12).text,
+        time_format(c.engine[OVERLAP_NETWORK] / 1e12).text);
+    say(stdout, 8, "        %s one after another, %s together: %.3f times as fast",
+        time_format(nano_alone(&c) / 1e12).text, time_format(c.passed / 1e12).text,
+        per_second(1, c.passed) * nano_alone(&c));
 }
 
 static void add_row(struct table *table, const char *what, const struct time_spread *spread)
@@ -204,6 +262,34 @@ static void add_proposals(cJSON *data, const struct serving_report *report)
              (double)c.taken, c.expected, sqrt(c.variance), (double)passes, (double)c.tokens, alike);
 }
 
+static void add_window(cJSON *data, const struct serving_report *report)
+{
+    const struct window_counts *const w = &report->record->replica[0].window;
+    const struct data_request *const asked = &report->job->plan->data;
+    if (asked->offload == 0) return;
+    json_add(cJSON_AddObjectToObject(data, "window"), "parts %d weight_bytes %g predicted_weight_bytes %g reads %g"
+             " bytes_read %g", window_parts(asked), (double)w->most, (double)w->predicted,
+             (double)w->read.reads, (double)w->read.bytes_read);
+}
+
+static void add_nano(cJSON *data, const struct serving_report *report)
+{
+    int usual;
+    const struct nano_counts c = nano_of(report->record, &usual);
+    if (!report->job->nano.cuts) return;
+    cJSON *const nano = cJSON_AddObjectToObject(data, "nano");
+    json_add(nano, "compute %g memory %g network %g together %g", c.engine[OVERLAP_COMPUTE] / 1e12,
+             c.engine[OVERLAP_MEMORY] / 1e12, c.engine[OVERLAP_NETWORK] / 1e12, c.passed / 1e12);
+    cJSON *const cuts = cJSON_AddArrayToObject(nano, "cuts");
+    for (int i = 0; i < NANO_CLASSES; i++)
+        if (c.iterations[i] > 0)
+            json_add(json_row(cuts), "tokens %g iterations %g up_to_attention %d behind %d first_eighths %d"
+                     " by_rows %hhd compute_share %g memory_share %g network_share %g", ldexp(1, i),
+                     (double)c.iterations[i],
+                     c.cut[i].batches[0], c.cut[i].batches[1], c.cut[i].first, c.cut[i].rule.by_rows,
+                     c.cut[i].rule.share[0], c.cut[i].rule.share[1], c.cut[i].rule.share[2]);
+}
+
 static void add_data(const struct serving_report *report)
 {
     cJSON *const data = document_data();
@@ -226,6 +312,8 @@ static void add_data(const struct serving_report *report)
              report->job->prompt_replicas, (double)report->job->limits.host_blocks);
     if (report->job->limits.ahead) json_add(data, "wasted_tokens %g", (double)m->wasted);
     add_proposals(data, report);
+    add_window(data, report);
+    add_nano(data, report);
     if (report->job->check) verdict_add_json(data, &report->verdict);
     cJSON *const answers = cJSON_AddArrayToObject(data, "answers");
     for (int64_t i = 0; i < report->record->requests; i++) add_answer(json_row(answers), report, i);
@@ -236,6 +324,8 @@ void serving_report_print(const struct serving_report *report)
     print_head(report);
     print_cache(report);
     serving_proposals_print(report->job, report->record);
+    print_window(report);
+    print_nano(report);
     print_times(&report->metrics);
     print_rates(report);
     if (report->job->check) verdict_print(&report->verdict, report->job->plan->model.exact);

@@ -1,4 +1,4 @@
-# `orrery serve`: proposals and iterations planned ahead beside swapped blocks, shared rows and experts, and streams.
+# `orrery serve`: proposals, iterations planned ahead, nano-batches and weights that come, beside swapped blocks, shared rows and experts; streams.
 . "$(dirname "$0")/lib.sh"
 
 ids() { grep -o '"ids":\[[0-9,]*\]\|"id":"[^"]*"' "$1" | paste - - | sort; }
@@ -39,6 +39,50 @@ test_streams() {
     done
 }
 
+# Nano-batches change no token, beside all else; without numbers they take the same time; the report is the JSON's.
+test_nano_batches() {
+    local words="serve --model llama-tiny --trace trace $tight" more
+    run serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 6 --rate 90000 --write-trace trace --answers plain
+    expect_status 0
+    for more in '--nano 4,2 --draft tiny' '--nano search --tp 2 --plan-ahead' '--nano 1,4 --dp 2 --host-blocks 9'; do
+        run $words $more --answers other $exactly;  expect_status 0; expect_silent
+        expect_out '^nano    [124] and [124] parts of iterations of'; expect_out 'together: [1-9][0-9.]* times as fast$'
+        expect_same <(ids plain) <(ids other)
+    done
+    run $words --nano search --tp 2 --backend count;    expect_status 0; expect_silent
+    grep -v 'times alone' "$place/out" >counted
+    run $words --nano search --tp 2;                    expect_status 0; expect_same counted "$place/out"
+    run $words --nano 2,2 --tp 2 --json out.json;       expect_status 0
+    grep -q '"cuts":.*"up_to_attention":2,' <(tr -d '\n\t ' <out.json) || complain 'the cuts are not in the JSON'
+    for more in 3,1 2 2,2,2 x; do
+        run $words --nano $more;                        expect_status 2; expect_error "--nano $more: is neither search nor two numbers of parts"
+    done
+    run $words --nano 2,2 --pp 2;                       expect_status 2; expect_error '--nano: is not served with --pp'
+    run $words --nano 2,2 --cp 2;                       expect_status 2; expect_error '--nano: is not served with --cp'
+    run $words --nano 2,2 --dp 2 --prompt-replicas 1;   expect_status 2; expect_error '--nano: is not served with --prompt-replicas'
+}
+
+# Weights come part by part from a slow tier: no token changes, and what is on the device and what is read are the formula's.
+test_window() {
+    local words="serve --model llama-tiny --trace trace $tight" ring more
+    run serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 8 --rate 90000 --write-trace trace --answers plain
+    expect_status 0
+    for ring in 2 4; do
+        for more in '' '--tp 2 --pp 2 --host-blocks 9' "--dp 2 --tp 2 --offload-to $PWD"; do
+            run $words $more --offload weights --ring $ring --answers other $exactly;  expect_status 0; expect_silent
+            expect_out "^window  $ring parts of the model on a device, weights of .* at most, as by the formula"
+            expect_same <(ids plain) <(ids other)
+        done
+    done
+    run $words --offload weights --backend count;       expect_status 0; expect_silent
+    grep -v 'times alone' "$place/out" >counted
+    run $words --offload weights;                       expect_status 0; expect_same counted "$place/out"
+    run $words --offload weights --json out.json;       expect_status 0
+    grep -q '"window":{"parts":3,' <(tr -d '\n\t ' <out.json) || complain 'the window is not in the JSON'
+    run $words --offload weights --nano 2,2;            expect_status 2; expect_error '--nano: is not served with --offload'
+    run $words --offload optimizer;                     expect_status 2; expect_error '--offload'
+}
+
 # Without numbers, rows that are dealt and blocks that leave take the time that they take with numbers.
 test_simulated_together() {
     local words="serve --model llama-tiny --draw azure-conv --scale 0.03 --requests 20 --rate 90000 $tight" mesh
@@ -75,4 +119,4 @@ test_drafts_apart() {
     run $words --prompt-replicas 1 --draft tiny --take ratio --answers other $exactly;  expect_same <(ids plain) <(ids other)
 }
 
-run_tests test_no_token_changes test_streams test_drafts_apart test_simulated_together test_refused_together
+run_tests test_no_token_changes test_streams test_drafts_apart test_nano_batches test_window test_simulated_together test_refused_together

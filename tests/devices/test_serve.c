@@ -40,15 +40,16 @@ static struct requests make_requests(struct asked *a, const struct plan *p)
 static const struct serving_limits tight = { .step_tokens = 7, .running = 4, .chunk = 4, .shares = true, .blocks = 5,
                                              .block_tokens = 3 };
 
-/* Replicas that compute prompts alone, in the plans that follow. */
+/* Replicas that compute prompts alone, and nano-batches, in the plans that follow. */
 static int prompt_replicas;
+static struct nano_asked nano;
 
 static void serve(const struct plan *p, const struct requests *requests, struct serving_limits limits, bool check,
                   struct serving_record *record)
 {
     struct plan checked = *p;
     const struct serving_job job = { .plan = &checked, .requests = requests, .limits = limits, .check = check,
-                                     .prompt_replicas = prompt_replicas };
+                                     .prompt_replicas = prompt_replicas, .nano = nano };
     struct device device;
     struct comm comm;
     ASSERT_ALL(plan_check(&checked, &err) == OK, "%s", err.text);
@@ -102,7 +103,23 @@ static void must_be_alone(const struct plan *p, const struct requests *requests,
     ASSERT_ALL(same, "%s: %s", plan, what);
 }
 
-static int64_t preempted, shared, came_back, checked_plans;
+static int64_t preempted, shared, came_back, checked_plans, cut_iterations;
+static double gained;                   /* seconds of virtual time by which nano-batches were faster */
+
+/* Engines together take at least as long as the busiest one, and at most as long as one after another. */
+static void must_overlap(const struct nano_counts *counts)
+{
+    double sum = 0, most = 0;
+    for (enum overlap_engine e = 0; e < OVERLAP_ENGINES; e++)
+        sum += counts->engine[e], most = counts->engine[e] > most ? counts->engine[e] : most;
+    for (int i = 0; i < NANO_CLASSES; i++) {
+        const bool cuts = counts->cut[i].batches[0] * counts->cut[i].batches[1] > 1;
+        cut_iterations += cuts ? counts->iterations[i] : 0;
+    }
+    gained += sum - counts->passed;
+    assert_true(counts->passed >= most * (1 - 1e-9) && counts->passed <= sum * (1 + 1e-9));
+}
+
 
 static void check_served_with(struct plan p, struct serving_limits limits)
 {
@@ -124,6 +141,7 @@ static void check_served_with(struct plan p, struct serving_limits limits)
     for (int64_t r = 0; r < record.replicas && test_rank == 0; r++) {
         preempted += record.replica[r].counts.preemptions, shared += record.replica[r].counts.shared_tokens;
         came_back += record.replica[r].counts.ins;
+        must_overlap(&record.replica[r].nano);
         if (record.replica[r].free_blocks != limits.blocks || record.replica[r].free_host != limits.host_blocks)
             all.wrong++;
     }
@@ -242,6 +260,62 @@ static void test_apart(void **state)
     prompt_replicas = 0;
 }
 
+/* Each operation on some rows at a time: the bits are those of all rows at once, and it is no slower. */
+static void test_nano_batches(void **state)
+{
+    (void)state;
+    struct serving_limits limits = tight;
+    cut_iterations = 0, gained = 0, checked_plans = 0;
+    limits.host_blocks = 2;
+    for (int index = 0; index < 10; index++) {
+        static const int batches[] = { 1, 2, 4 };
+        nano = (struct nano_asked){ true, { index < 9 ? batches[index % 3] : 0, index < 9 ? batches[index / 3] : 0 } };
+        if (!tier_takes(index + test_size, 3) && index != 9) continue;
+        check_served_with(exactly(serving_plan(1, test_size, 1)), limits);
+        check_served(serving_plan(1, test_size, 1));
+    }
+    for (int i = 0; case_model_at(i); i++) {
+        if (!tier_takes(i + test_size, 6)) continue;
+        struct plan p = serving_plan(1, test_size, 1);
+        case_model_at(i)->take(&p);
+        p.dtype = F32, p.S = p.model.S = LONGEST;
+        p.model.dropout_embedding = p.model.dropout_residual = p.model.dropout_attention = 0;
+        p.model.mixture.balance_coefficient = p.model.mixture.z_coefficient = p.model.mixture.sequence_coefficient = 0;
+        nano = (struct nano_asked){ true, { 4, 2 } };
+        check_served(exactly(p));
+    }
+    nano.cuts = false;
+    ASSERT_ALL(checked_plans > 0, "no plan was served in nano-batches: %s", err.text);
+    ASSERT_ALL(test_rank > 0 || cut_iterations > 0, "no iteration was cut");
+    ASSERT_ALL(test_rank > 0 || test_size == 1 || gained > 0, "nothing was done at the same time");
+}
+
+/* Where devices wait for messages, iterations that are searched end earlier than those that are not cut. */
+static void test_nano_batches_end_earlier(void **state)
+{
+    (void)state;
+    struct plan p = serving_plan(1, test_size, 1);
+    struct serving_limits wide = tight;
+    struct asked asked;
+    struct serving_record record;
+    int64_t end[2] = { 0, 0 }, batch;
+    if (test_size == 1) return;
+    /* A model whose rows take longer than the start of a message. */
+    ASSERT_ALL(model_config_preset(&p.model, &batch, "llama-tiny", &err) == OK, "%s", err.text);
+    p.model.S = LONGEST, p.model.dropout_embedding = p.model.dropout_residual = p.model.dropout_attention = 0;
+    wide.blocks = 60, wide.step_tokens = 64, wide.running = REQUESTS, wide.chunk = 0;
+    const struct requests requests = make_requests(&asked, &p);
+    for (int i = 0; i < 2; i++) {
+        nano.cuts = i == 1, nano.batches[0] = nano.batches[1] = 0;
+        serve(&p, &requests, wide, false, &record);
+        if (test_rank == 0) end[i] = record.replica[0].end;
+        serving_record_free(&record);
+    }
+    nano.cuts = false;
+    ASSERT_ALL(test_rank > 0 || end[1] < end[0], "in nano-batches the last token comes at %lld ps, and at %lld without",
+               (long long)end[1], (long long)end[0]);
+}
+
 /* Neither the other requests nor their order changes an answer: each has the same tokens alone in the trace. */
 static void test_any_company(void **state)
 {
@@ -302,7 +376,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_every_model), MPI_TEST(test_formats), MPI_TEST(test_any_company),
         MPI_TEST(test_cache_bytes), MPI_TEST(test_refused), MPI_TEST(test_swap), MPI_TEST(test_context),
-        MPI_TEST(test_experts), MPI_TEST(test_apart),
+        MPI_TEST(test_experts), MPI_TEST(test_apart), MPI_TEST(test_nano_batches),
+        MPI_TEST(test_nano_batches_end_earlier),
     };
     return MPI_RUN("serve", tests);
 }

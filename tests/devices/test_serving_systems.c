@@ -338,7 +338,7 @@ static struct nano_program drawn_program(uint64_t seed)
     struct nano_program p = { .operations = 2 + (int)(random_uniform(seed, 1, 0) * 5), .layers = 3,
                               .launch = random_uniform(seed, 1, 1) < 0.5 ? 0 : 0.05 };
     for (int i = 0; i < p.operations; i++)
-        p.operation[i] = (struct nano_operation){ "", (enum nano_engine)(random_uniform(seed, 2, (uint64_t)i) * 3),
+        p.operation[i] = (struct nano_operation){ "", (enum overlap_engine)(random_uniform(seed, 2, (uint64_t)i) * 3),
                                                   0.5 + random_uniform(seed, 3, (uint64_t)i) };
     return p;
 }
@@ -348,7 +348,7 @@ static struct nano_plan drawn_plan(uint64_t seed)
     static const int batches[] = { 1, 2, 4 };
     struct nano_plan plan = nano_whole();
     plan.first = 0.2 + 0.6 * random_uniform(seed, 4, 0), plan.by_rows = random_uniform(seed, 4, 1) < 0.5;
-    plan.share[NANO_COMPUTE] = 0.5, plan.share[NANO_MEMORY] = 0.3, plan.share[NANO_NETWORK] = 0.2;
+    plan.share[OVERLAP_COMPUTE] = 0.5, plan.share[OVERLAP_MEMORY] = 0.3, plan.share[OVERLAP_NETWORK] = 0.2;
     for (int i = 0; i < NANO_OPERATIONS; i++)
         plan.batches[i] = batches[(int)(random_uniform(seed, 5, (uint64_t)i) * 3)];
     return plan;
@@ -362,7 +362,7 @@ static void test_bounds_of_nano_batches(void **state)
         struct nano_program p = drawn_program(seed);
         const struct nano_plan plan = drawn_plan(seed), whole = nano_whole();
         double most = 0, sum = 0, uncut = 0, time, interfered;
-        for (enum nano_engine e = 0; e < NANO_ENGINES; e++) {
+        for (enum overlap_engine e = 0; e < OVERLAP_ENGINES; e++) {
             const double one = nano_engine_time(&p, &plan, e);
             most = fmax(most, one), sum += one, uncut += nano_engine_time(&p, &whole, e);
         }
@@ -383,13 +383,13 @@ static void test_interference_by_hand(void **state)
 {
     (void)state;
     struct nano_program p = { .operations = 2, .layers = 1, .interference = true, .operation = {
-        { "products", NANO_COMPUTE, 1 }, { "attention", NANO_MEMORY, 1 } } };
+        { "products", OVERLAP_COMPUTE, 1 }, { "attention", OVERLAP_MEMORY, 1 } } };
     struct nano_plan plan = nano_whole();
     double time, best;
     plan.batches[0] = plan.batches[1] = 2;
     const double attention = 0.8 + 0.1 / 0.6 * 0.2;
-    near(nano_speed(NANO_COMPUTE, 0.5), 0.5), near(nano_speed(NANO_MEMORY, 0.5), attention);
-    near(nano_speed(NANO_MEMORY, 0.2), 0.4), near(nano_speed(NANO_NETWORK, 1), 1);
+    near(overlap_speed(OVERLAP_COMPUTE, 0.5), 0.5), near(overlap_speed(OVERLAP_MEMORY, 0.5), attention);
+    near(overlap_speed(OVERLAP_MEMORY, 0.2), 0.4), near(overlap_speed(OVERLAP_NETWORK, 1), 1);
     /* 0.5 s of products; then 0.5 s of attention beside products, which need 0.5 s more by then; then the last half. */
     assert_int_equal(nano_time(&p, &plan, &time, &err), OK);
     const double beside = 0.5 / attention, rest = 0.5 - 0.5 * beside;

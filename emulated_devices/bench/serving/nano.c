@@ -1,13 +1,9 @@
 /* nano.c -- runs nano-batches on three engines, and searches plans.  nano_claims.c calls.  The only error is
  * ERR_MEMORY. */
 #include "emulated_devices/bench/serving/nano.h"
-#include <math.h>
 #include <stdlib.h>
 
-/* The published point of attention: at 0.4 of the device it has 0.8 of its speed. */
-#define KNEE_SHARE 0.4
-#define KNEE_SPEED 0.8
-#define NANO_EPSILON 1e-12              /* of a batch's rows, and of work: rounding of sums */
+#define NANO_EPSILON 1e-12              /* of seconds: rounding of sums */
 
 /* ---- plans ------------------------------------------------------------------------------------------------------- */
 
@@ -21,18 +17,11 @@ struct nano_plan nano_whole(void)
 /* Where nano-batch b begins: both sides of the middle cut are halved once more for four. */
 static double begin_of(const struct nano_plan *plan, int batches, int b)
 {
-    const double at[NANO_BATCHES + 1] = { 0, plan->first / 2, plan->first, (1 + plan->first) / 2, 1 };
-    return at[b * NANO_BATCHES / batches];
+    const double at[OVERLAP_PARTS + 1] = { 0, plan->first / 2, plan->first, (1 + plan->first) / 2, 1 };
+    return at[b * OVERLAP_PARTS / batches];
 }
 
-double nano_speed(enum nano_engine engine, double share)
-{
-    if (engine == NANO_COMPUTE) return share;
-    if (share < KNEE_SHARE) return share * KNEE_SPEED / KNEE_SHARE;
-    return KNEE_SPEED + (share - KNEE_SHARE) * (1 - KNEE_SPEED) / (1 - KNEE_SHARE);
-}
-
-double nano_engine_time(const struct nano_program *program, const struct nano_plan *plan, enum nano_engine engine)
+double nano_engine_time(const struct nano_program *program, const struct nano_plan *plan, enum overlap_engine engine)
 {
     double sum = 0;
     for (int i = 0; i < program->operations; i++)
@@ -43,108 +32,30 @@ double nano_engine_time(const struct nano_program *program, const struct nano_pl
 
 /* ---- one run ----------------------------------------------------------------------------------------------------- */
 
-/* An operation of a nano-batch. */
-struct nano_item {
-    int number;                         /* of its operation, over all layers */
-    enum nano_engine engine;
-    double begin, end, left;            /* its rows; seconds of work that are left */
-    bool done;
-};
-
-struct nano_run {
-    const struct nano_program *program;
-    const struct nano_plan *plan;
-    struct nano_item *item;             /* [items] in the order of operations, then of rows */
-    int items;
-    struct nano_item *busy[NANO_ENGINES];       /* NULL: idle */
-};
-
-static void list_items(struct nano_run *run)
+static int list_items(const struct nano_program *p, const struct nano_plan *plan, struct overlap_item *item)
 {
-    const struct nano_program *const p = run->program;
+    int items = 0;
     for (int k = 0; k < p->operations * p->layers; k++) {
         const struct nano_operation *const o = &p->operation[k % p->operations];
-        const int n = run->plan->batches[k % p->operations];
+        const int n = plan->batches[k % p->operations], parts = OVERLAP_PARTS / n;
         for (int b = 0; b < n; b++) {
-            const double begin = begin_of(run->plan, n, b), end = begin_of(run->plan, n, b + 1);
-            run->item[run->items++] = (struct nano_item){ k, o->engine, begin, end,
-                                                          o->work * (end - begin) + p->launch, false };
+            const double rows = begin_of(plan, n, b + 1) - begin_of(plan, n, b);
+            item[items++] = (struct overlap_item){ k, o->engine, b * parts, parts, o->work * rows + p->launch };
         }
     }
-}
-
-/* Whether the rows of an item have passed the operation before it. */
-static bool can_start(const struct nano_run *run, const struct nano_item *item)
-{
-    for (const struct nano_item *i = run->item; i < item; i++)
-        if (i->number == item->number - 1 && !i->done && i->begin < item->end - NANO_EPSILON &&
-            i->end > item->begin + NANO_EPSILON)
-            return false;
-    return true;
-}
-
-/* Operations first, unless the plan puts rows first. */
-static bool goes_before(const struct nano_run *run, const struct nano_item *a, const struct nano_item *b)
-{
-    if (run->plan->by_rows && fabs(a->begin - b->begin) > NANO_EPSILON) return a->begin < b->begin;
-    return a < b;
-}
-
-static void start_items(struct nano_run *run)
-{
-    for (enum nano_engine e = 0; e < NANO_ENGINES; e++)
-        for (int i = 0; i < run->items && run->busy[e] == NULL; i++) {
-            struct nano_item *best = NULL;
-            for (struct nano_item *at = run->item; at < run->item + run->items; at++)
-                if (at->engine == e && !at->done && can_start(run, at) && (best == NULL || goes_before(run, at, best)))
-                    best = at;
-            run->busy[e] = best;
-            if (best == NULL) break;
-        }
-}
-
-static double speed_now(const struct nano_run *run, enum nano_engine engine)
-{
-    double all = 0;
-    if (!run->program->interference) return 1;
-    for (enum nano_engine e = 0; e < NANO_ENGINES; e++) all += run->busy[e] ? run->plan->share[e] : 0;
-    return nano_speed(engine, run->plan->share[engine] / all);
-}
-
-/* Until the next item ends.  @return the seconds; 0: nothing runs. */
-static double advance(struct nano_run *run)
-{
-    double speed[NANO_ENGINES], step = INFINITY;
-    for (enum nano_engine e = 0; e < NANO_ENGINES; e++) {
-        if (run->busy[e] == NULL) continue;
-        speed[e] = speed_now(run, e);
-        step = fmin(step, run->busy[e]->left / speed[e]);
-    }
-    if (isinf(step)) return 0;
-    for (enum nano_engine e = 0; e < NANO_ENGINES; e++) {
-        struct nano_item *const at = run->busy[e];
-        if (at == NULL) continue;
-        at->left -= step * speed[e];
-        if (at->left > NANO_EPSILON) continue;
-        at->done = true, run->busy[e] = NULL;
-    }
-    return step;
+    return items;
 }
 
 enum error_code nano_time(const struct nano_program *program, const struct nano_plan *plan, double *seconds,
                           struct error *err)
 {
-    struct nano_run run = { .program = program, .plan = plan };
-    const size_t most = (size_t)(program->operations * program->layers * NANO_BATCHES);
-    run.item = malloc(most * sizeof *run.item + 1);
-    if (run.item == NULL) return fail(err, ERR_MEMORY, "no memory for %zu nano-batches", most);
-    list_items(&run);
-    *seconds = 0;
-    for (double step = 1; step > 0; *seconds += step) {
-        start_items(&run);
-        step = advance(&run);
-    }
-    free(run.item);
+    const size_t most = (size_t)(program->operations * program->layers * OVERLAP_PARTS);
+    struct overlap_rule rule = { plan->by_rows, program->interference, { 0 } };
+    struct overlap_item *const item = malloc(most * sizeof *item + 1);
+    if (item == NULL) return fail(err, ERR_MEMORY, "no memory for %zu nano-batches", most);
+    for (enum overlap_engine e = 0; e < OVERLAP_ENGINES; e++) rule.share[e] = plan->share[e];
+    *seconds = overlap_time(item, list_items(program, plan, item), &rule);
+    free(item);
     return OK;
 }
 
@@ -160,7 +71,7 @@ static struct nano_plan plan_at(const struct nano_program *program, int index, i
     bool behind = false;
     for (int i = 0; i < NANO_OPERATIONS; i++) {
         plan.batches[i] = batches[behind ? index / 3 % 3 : index % 3];
-        behind = behind || (i < program->operations && program->operation[i].engine == NANO_MEMORY);
+        behind = behind || (i < program->operations && program->operation[i].engine == OVERLAP_MEMORY);
     }
     return plan;
 }

@@ -1,31 +1,24 @@
 /* nano.h -- NanoFlow's overlap: an iteration's batch is cut into nano-batches for each operation, so that one computes
  * while another reads keys and a third one is on the network.
  *
- * A device has three engines.  An operation has one of them as its bottleneck, and work: its seconds for the whole
- * batch alone on the device.  A layer's operations follow one another.  Operation k of nano-batch b needs those
- * nano-batches of operation k - 1 whose rows it has, and nothing else.  An engine does one at a time, in the order of
- * operations or of rows.  Each start costs `launch` seconds more.
- *
- * Engines share the device.  With interference an operation that has the share R of it runs at a speed P(R): of
- * products R itself, of attention and of messages more, since they wait for memory and links.  Shares of idle engines
- * are given to the others in proportion.  Without interference each runs at full speed.
+ * A device has three engines (serve/overlap.h).  An operation has one of them as its bottleneck, and work: its seconds
+ * for the whole batch alone on the device.  A layer's operations follow one another.  Operation k of nano-batch b needs
+ * those nano-batches of operation k - 1 whose rows it has, and nothing else.  Each start costs `launch` seconds more.
  *
  * Source  K. Zhu et al., "NanoFlow: towards optimal large language model serving throughput", arXiv:2408.12757.  Its
- *         search is two integer programs; here all plans of a grid are tried.  P is a line through the one published
- *         point, 0.8 at 0.4; messages are assumed to be alike.
+ *         search is two integer programs; here all plans of a grid are tried.
  *
  * nano_claims.c and tests call these functions.  The code is pure.
  */
 #ifndef ORRERY_NANO_H
 #define ORRERY_NANO_H
 
+#include "emulated_devices/serve/overlap.h"
 #include "ref/error.h"
-#include <stdbool.h>
 
-enum nano_engine { NANO_COMPUTE, NANO_MEMORY, NANO_NETWORK, NANO_ENGINES };
-enum { NANO_OPERATIONS = 8, NANO_BATCHES = 4 };         /* the most of a layer; of an operation */
+enum { NANO_OPERATIONS = 8 };           /* the most of a layer */
 
-struct nano_operation { const char *name; enum nano_engine engine; double work; };
+struct nano_operation { const char *name; enum overlap_engine engine; double work; };
 
 /* A layer, several times. */
 struct nano_program {
@@ -39,14 +32,11 @@ struct nano_plan {
     int batches[NANO_OPERATIONS];       /* nano-batches of each operation: 1, 2 or 4 */
     double first;                       /* part of the batch in front of its middle cut, from 0 to 1; usually 0.5 */
     bool by_rows;                       /* the first rows go first; else the first operation */
-    double share[NANO_ENGINES];         /* of the device, if all engines work; together 1 */
+    double share[OVERLAP_ENGINES];         /* of the device, if all engines work; together 1 */
 };
 
-/** Speed of an engine with a share of the device. */
-double nano_speed(enum nano_engine, double share);
-
 /** Seconds of an engine's work, with the starts of a plan. */
-double nano_engine_time(const struct nano_program *, const struct nano_plan *, enum nano_engine);
+double nano_engine_time(const struct nano_program *, const struct nano_plan *, enum overlap_engine);
 
 /** Seconds of the program.  @return OK or ERR_MEMORY. */
 enum error_code nano_time(const struct nano_program *, const struct nano_plan *, double *seconds, struct error *);

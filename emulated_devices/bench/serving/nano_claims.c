@@ -14,7 +14,7 @@ static enum error_code time_of_batches(struct nano_program *program, int batches
 static enum error_code claim_small(const struct serving_claims *claims, struct error *err)
 {
     struct nano_program program = { .operations = 3, .layers = 8, .operation = {
-        { "products", NANO_COMPUTE, 6 }, { "attention", NANO_MEMORY, 2 }, { "messages", NANO_NETWORK, 2 } } };
+        { "products", OVERLAP_COMPUTE, 6 }, { "attention", OVERLAP_MEMORY, 2 }, { "messages", OVERLAP_NETWORK, 2 } } };
     static const int batches[] = { 1, 2, 4 };
     double free[3], paid[3];
     enum error_code e = OK;
@@ -44,10 +44,10 @@ static struct nano_program seventy(int layers)
     const double sends = 2 * tokens * D * 2 / 300e9;
     return (struct nano_program){ .operations = 6, .layers = layers, .interference = true, .launch = 5e-6,
                                   .operation = {
-        { "queries, keys, values", NANO_COMPUTE, 2 * tokens * kqv / rate },
-        { "attention", NANO_MEMORY, cache / 2e12 / all }, { "output", NANO_COMPUTE, 2 * tokens * out / rate },
-        { "sum", NANO_NETWORK, sends }, { "feed-forward", NANO_COMPUTE, 2 * tokens * (up + down) / rate },
-        { "sum", NANO_NETWORK, sends } } };
+        { "queries, keys, values", OVERLAP_COMPUTE, 2 * tokens * kqv / rate },
+        { "attention", OVERLAP_MEMORY, cache / 2e12 / all }, { "output", OVERLAP_COMPUTE, 2 * tokens * out / rate },
+        { "sum", OVERLAP_NETWORK, sends }, { "feed-forward", OVERLAP_COMPUTE, 2 * tokens * (up + down) / rate },
+        { "sum", OVERLAP_NETWORK, sends } } };
 }
 
 static enum error_code claim_seventy(const struct serving_claims *claims, struct error *err)
@@ -61,7 +61,7 @@ static enum error_code claim_seventy(const struct serving_claims *claims, struct
     if (!e) e = nano_search(&program, &best, &found, err);
     if (e) return e;
     for (int i = 0; i < program.operations; i++)
-        if (program.operation[i].engine == NANO_COMPUTE) products += LAYERS * program.operation[i].work;
+        if (program.operation[i].engine == OVERLAP_COMPUTE) products += LAYERS * program.operation[i].work;
     serving_claim(claims, "NanoFlow", "70B on 8 A100, % of the products' rate: not cut; searched (others: 22 to 38)",
                   "68.5", found < alone && found >= products, "%.1f, %.1f", 100 * products / alone,
                   100 * products / found);

@@ -43,10 +43,10 @@ static const char *const of_batches[] = {
     "--plan", "--attention", "--head-parallel", "--ring-window", "--context-first", "--attention-without",
     "--degree", "--row-parts", "--copies", "--copies-to-all", "--copy-again", "--experts-wait",
     "--owners", "--load", "--schedule", "--stage-layers", "--skip", "--receives-ahead", "--pairs", "--shard-group",
-    "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block", "--offload-to",
-    "--host-cache", "--ring", "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches",
-    "--mask", "--micro", "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps",
-    "--page", "--page-steps", "--film", "--live", "--check", "--log", "--tensorboard", "--log-every", "--save-load",
+    "--shards", "--prefetch", "--tiles", "--allgather", "--quantize-weights", "--quantize-block",
+    "--chosen-experts", "--data", "--eval-data", "--steps", "--batch", "--batches", "--mask", "--micro",
+    "--micro-tokens", "--balance-over", "--z-loss", "--trace", "--trace-format", "--trace-steps", "--page",
+    "--page-steps", "--film", "--live", "--check", "--log", "--tensorboard", "--log-every", "--save-load",
     "--json", "--config", "--print-config", "--etp", "--comm-streams", "--chunks", "--zero", "--streams", "--prefix",
     NULL
 };

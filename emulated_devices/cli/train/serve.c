@@ -25,6 +25,7 @@ enum { USUAL_ROOM = 8,                  /* of the longest request, in a cache wh
        USUAL_PROPOSALS = 4, USUAL_NGRAM = 3 };  /* as vLLM's examples have them */
 
 static struct serve_words {
+    const char *nano;
     const char *trace, *draw, *write_trace, *answers, *check, *draft, *take;
     int requests, shared, step_tokens, running, chunk, block, blocks, host_blocks, prompt_replicas, proposals, ngram;
     double scale, rate, temperature, first_token, per_token;
@@ -85,6 +86,9 @@ const struct option serve_options[] = {
     { "--plan-ahead", NULL, OPTION_SWITCH, &words.ahead,
       .help = "plan an iteration before the one before it has ended: after a stop token one more is computed, and "
               "thrown away" },
+    { "--nano", "search|N,M", OPTION_STRING, &words.nano,
+      .help = "do each operation of a layer on parts of an iteration's rows, while others compute, read or send: in N "
+              "parts up to attention, in M behind it (1, 2 or 4), or as many as are fastest" },
     { "--block", "N", OPTION_INT, &words.block, .min = 1, .max = 1e6, .help = "tokens of a block of the cache" },
     { "--cache-blocks", "N", OPTION_INT, &words.blocks, .min = 1, .max = 1e8,
       .help = "blocks of a replica's cache; default: room for 8 requests as long as the longest" },
@@ -273,6 +277,21 @@ static enum error_code open_proposals(struct serve_run *run, struct error *err)
     return fail_about(err, e, "--draft");
 }
 
+/* Numbers of nano-batches, or a search of them. */
+static enum error_code take_nano(struct nano_asked *nano, struct error *err)
+{
+    char behind;
+    int *const n = nano->batches;
+    nano->cuts = words.nano != NULL;
+    if (words.nano == NULL || strcmp(words.nano, "search") == 0) return OK;
+    const bool two = sscanf(words.nano, "%1d,%1d%c", &n[0], &n[1], &behind) == 2;
+    for (int i = 0; i < 2; i++)
+        if (!two || (n[i] != 1 && n[i] != 2 && n[i] != 4))
+            return fail(err, ERR_USAGE, "--nano %.40s: is neither search nor two numbers of parts, such as 4,2: each "
+                        "is 1, 2 or 4", words.nano);
+    return OK;
+}
+
 static enum error_code check_apart(const struct train_options *options, struct error *err)
 {
     const int n = words.prompt_replicas, dp = options->plan.mesh.size[DP];
@@ -331,8 +350,10 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
     limits->host_blocks = words.host_blocks || words.prompt_replicas == 0 ? words.host_blocks
                           : words.blocks ? words.blocks : usual_blocks(&run->requests, 1);
     limits->blocks = words.blocks ? words.blocks : usual_blocks(&run->requests, words.port_given ? options->plan.S : 1);
-    e = check_apart(options, err);
+    e = take_nano(&run->job.nano, err);
+    if (!e) e = check_apart(options, err);
     if (!e) e = serving_takes(&options->plan, &run->job.limits, err);
+    if (!e) e = nano_takes(&run->job, err);
     if (!e) e = apart_fits(&run->job, err);
     if (!e) e = serving_fits(&run->requests, &run->job.limits, err);
     return e ? e : open_proposals(run, err);

@@ -121,6 +121,23 @@ void run_finish(struct stage *stage, struct microbatch *micro, const struct mode
 
 /* ---- the steps of a list ----------------------------------------------------------------------------------------- */
 
+/* Whether a step of the forward list comes behind the part's attention. */
+static bool is_behind_attention(const struct model_part *part, int node)
+{
+    for (int i = 0; i < node; i++) {
+        const enum op op = part->linked.node[i].is->op;
+        if (op == OP_ATTENTION || op == OP_SINK_ATTENTION || op == OP_PREFIXED_ATTENTION) return true;
+    }
+    return false;
+}
+
+/* Layers alone are cut: the logits are asked for rows of all parts. */
+static bool runs_in_parts(const struct stage *stage, const struct model_part *part, enum list which)
+{
+    return which == LIST_FORWARD && stage->answering && stage->answering->cuts && part->layer >= 0 &&
+           part->layer < stage->plan->model.L;
+}
+
 static enum error_code run_step(struct stage *stage, struct microbatch *micro, const struct model_part *part,
                                 enum list which, struct part_step step, struct error *err)
 {
@@ -144,8 +161,10 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);
     const enum expert_phase phases = step.kind == STEP_BEGIN ? SEND_ROWS : step.kind == STEP_MIDDLE ? COMPUTE_ROWS
                                    : parts ? RETURN_ROWS : ALL_PHASES;
-    const enum error_code e = run_node(&(struct node_call){ stage, micro, part, n, which == LIST_AGAIN, phases }, which,
-                                       err);
+    const struct node_call call = { stage, micro, part, n, which == LIST_AGAIN, phases };
+    const enum error_code e = runs_in_parts(stage, part, which)
+                              ? run_node_in_parts(&call, is_behind_attention(part, step.at), err)
+                              : run_node(&call, which, err);
     if (stage->device->exact) stage_note_lost(stage, part, which, n->is->out);
     /* Copies that the layer before needs travel while attention's gradients are computed here. */
     const bool before = which == LIST_INPUT && n->is->op == OP_MIXTURE && (phases & RETURN_ROWS);

@@ -147,8 +147,8 @@ static enum error_code attend_to_pages(const struct node_call *call, const struc
                                        struct error *err)
 {
     const struct answering *const answering = call->stage->answering;
-    const struct answering_attention pages = { .layer = node_layer(call), .shape = a->shape, .qkv = a->qkv,
-                                               .out = a->out, .lse = a->kept[0] };
+    const struct answering_attention pages = { .first_row = call->micro->first_row, .layer = node_layer(call),
+                                               .shape = a->shape, .qkv = a->qkv, .out = a->out, .lse = a->kept[0] };
     return answering->attend(answering->context, &pages, err);
 }
 

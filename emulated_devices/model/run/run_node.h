@@ -85,6 +85,11 @@ void node_mixture_finish(const struct node_call *);
  *  over the tp group.  @return OK; ERR_MEMORY; ERR_COMM. */
 enum error_code run_node(const struct node_call *, enum list, struct error *);
 
+/** Run a node of a layer forward on some parts of the rows at a time, as the stage's answering has cut them.  A node
+ *  whose rows depend on each other runs on all.  Collective over the tp group.
+ *  @param behind  whether it comes behind attention.  @return as run_node. */
+enum error_code run_node_in_parts(const struct node_call *, bool behind, struct error *);
+
 /* The layer's number for random numbers. */
 static inline int node_layer(const struct node_call *call)
 {
