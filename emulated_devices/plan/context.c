@@ -127,7 +127,11 @@ struct seams plan_seams(const struct plan *plan, const struct tensor_parallel *t
 bool plan_follows_data(const struct plan *plan)
 {
     const struct attention_scheme *s;
-    return plan->packed && !attention_scheme_find(&s, plan->attention, NULL) && s->plan;
+    bool follows = plan->sections == NULL && plan->packed && !attention_scheme_find(&s, plan->attention, NULL)
+        && s->plan;
+    for (int i = 0; plan->sections && i < plan->sections->count; i++)
+        follows = follows || plan_follows_data(&plan->sections->at[i]);
+    return follows;
 }
 
 /* The result is how many devices along cp share a node: neighbours, and as many on each. */
@@ -375,8 +379,13 @@ enum error_code plan_name_microbatches(const struct plan *plan, int32_t *micro_o
 {
     const int64_t N = plan->B * plan->S;
     bool known = true;
-    /* The sections of such a plan have the same copies. */
-    if (plan->sections) return plan_name_microbatches(&plan->sections->at[0], micro_of, err);
+    /* The sections of such a plan have the same copies, and the batch of the plan's step. */
+    if (plan->sections) {
+        struct plan first = plan->sections->at[0];
+        first.B = plan->B, first.batch_step = plan->batch_step;
+        first.ids = plan->ids, first.within = plan->within, first.samples = plan->samples;
+        return plan_name_microbatches(&first, micro_of, err);
+    }
     for (int rank = 0; rank < plan->mesh.devices && known; rank++) {
         /* Devices along pp and tp have the same tokens, so the first of each speaks. */
         if (mesh_coordinate(&plan->mesh, rank, PP) > 0 || mesh_coordinate(&plan->mesh, rank, TP) > 0) continue;

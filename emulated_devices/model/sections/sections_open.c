@@ -197,7 +197,9 @@ enum error_code sections_outline(struct trainer *trainer, struct error *err)
     if (!e && trainer->plan.batches) e = note_steps(trainer, err);
     if (!e) e = tied_open(&trainer->tied, trainer, err);
     if (!e) e = make_times(trainer, err);
-    if (!e && plan_routes_rows(&trainer->plan)) sections_note_held(trainer);       /* as if no rows came */
+    /* As if no rows came; where samples decide who has which tokens, nothing is known yet. */
+    if (!e && plan_routes_rows(&trainer->plan)) sections_note_held(trainer);
+    if (plan_follows_data(&trainer->plan)) trainer->held = (struct held){ 0 };
     return e;
 }
 
