@@ -31,6 +31,7 @@
     COMMAND(dump, "write every tensor of the one-device model on one batch to a file")                                \
     COMMAND(verify, "run every registered scheme on every mesh that fits, and compare it with one device")            \
     COMMAND(diagnose, "who is slow in a run, and who hangs: the device or the link, with the evidence")               \
+    COMMAND(lint, "which collectives and messages of a C file do not match, without running it")                      \
     COMMAND(kernel, "run a CUDA kernel without a GPU, and watch each of its accesses")                                \
     HEADING("Look, and measure")                                                                                      \
     COMMAND(list, "list everything registered: name, requirements, cost, source")                                     \

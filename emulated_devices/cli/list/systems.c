@@ -201,6 +201,8 @@ static const struct published_system systems[] = {
       "a returning user's grace; Spark's stages: a job is one", "kazemaksOG/spark-benchmark-tool" },
     { "stream", "the rate of memory, by loops and by tasks as in HPX's form", NULL,
       "calibrate --stream --busy --elements 65536 --rounds 2", NULL, "J. McCalpin, STREAM" },
+    { "mpirigen", "which calls of MPI belong where: here they are held against each other, before a run", NULL,
+      "lint tutorials/03_ring/ring.c", "calls are judged, not generated", "arXiv:2402.09126" },
     { "tempi", "strided pieces in one canonical form", NULL, "bench packing", "transfers by the chosen way",
       "arXiv:2012.14363" },
     { "tenplex", "the state of a job as a collection, moved with the fewest bytes", NULL,
