@@ -203,6 +203,8 @@ static const struct published_system systems[] = {
       "calibrate --stream --busy --elements 65536 --rounds 2", NULL, "J. McCalpin, STREAM" },
     { "mpirigen", "which calls of MPI belong where: here they are held against each other, before a run", NULL,
       "lint tutorials/03_ring/ring.c", "calls are judged, not generated", "arXiv:2402.09126" },
+    { "otov2", "groups of weights become zero in training, and the model is saved without them", NULL,
+      "prune --save small", "claims about images; accuracy after long training is not compared", "arXiv:2303.06862" },
     { "tempi", "strided pieces in one canonical form", NULL, "bench packing", "transfers by the chosen way",
       "arXiv:2012.14363" },
     { "tenplex", "the state of a job as a collection, moved with the fewest bytes", NULL,
