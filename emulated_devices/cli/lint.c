@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { LINT_FILE = 1 << 20, LINT_USUAL = 5 };  /* bytes of a file; devices at most: primes and a power of two */
-
 struct lint_options { const char *file; int devices, from; };
 
 static enum error_code lint_parse(struct lint_options *options, int argc, char **argv, bool *help, struct error *err)
@@ -34,14 +32,6 @@ static enum error_code lint_parse(struct lint_options *options, int argc, char *
                          argc - 2, argv + 2, table, help, err);
 }
 
-static void print_finding(const char *file, const struct lint_finding *finding)
-{
-    char line[LINT_TEXT + PATH_MAX + 200];
-    snprintf(line, sizeof line, "%s:%d: %s: %s (%s, %d devices)", printable_path(file).text, finding->line,
-             finding->kind, finding->text, finding->function, finding->devices);
-    say_verdict(stdout, BAD_NEWS, line);
-}
-
 static void lint_rows(const char *name, const struct lint_finding *list, int count)
 {
     if (!document_table(name)) return;
@@ -53,14 +43,14 @@ static void lint_rows(const char *name, const struct lint_finding *list, int cou
 
 static void lint_print(const struct lint_options *options, const struct lint_report *report)
 {
-    for (int i = 0; i < report->findings; i++) print_finding(options->file, &report->finding[i]);
+    char line[LINT_TEXT + PATH_MAX + 200];
+    for (int i = 0; i < report->findings; i++)
+        say_verdict(stdout, BAD_NEWS, lint_line(line, sizeof line, options->file, &report->finding[i]));
     for (int i = 0; i < report->notes; i++) {
-        char line[LINT_TEXT + PATH_MAX + 200];
         snprintf(line, sizeof line, "%s:%d: not judged from here on: %s (%s)", printable_path(options->file).text,
                  report->note[i].line, report->note[i].text, report->note[i].function);
         print_wrapped(stdout, 4, line);
     }
-    char line[200];
     if (report->functions == 0) snprintf(line, sizeof line, "no function here sends or receives");
     else
         snprintf(line, sizeof line, "%d function%s on %d to %d devices, %d judged to the end; %d finding%s",
@@ -79,23 +69,15 @@ enum error_code command_lint(int argc, char **argv, int *status, struct error *e
     bool help;
     enum error_code e = lint_parse(&options, argc, argv, &help, err);
     if (e || help) return e;
-    char *text = NULL;
-    size_t length;
-    int devices[LINT_SIZES], sizes = 0;
     if (options.from > options.devices)
         return fail(err, ERR_USAGE, "lint --from %d: --devices is %d", options.from, options.devices);
-    for (int d = options.from; d <= options.devices; d++) devices[sizes++] = d;
     struct lint_report *report = calloc(1, sizeof *report);
-    e = report ? file_read_all(options.file, LINT_FILE, &text, &length, err) : fail(err, ERR_MEMORY, "no memory");
-    if (!e) {
-        e = lint_text(text, length, devices, sizes, report, err);
-        const struct error why = *err;
-        if (e) fail(err, e, "%s: %s", printable_path(options.file).text, why.text);
-    }
+    e = report ? lint_file(options.file, options.from, options.devices, report, err)
+        : fail(err, ERR_MEMORY, "no memory for findings");
     if (!e) {
         lint_print(&options, report);
         if (report->findings) *status = 3;
     }
-    free(text), free(report);
+    free(report);
     return e;
 }

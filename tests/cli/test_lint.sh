@@ -55,14 +55,23 @@ test_json() {
     grep -q '"kind":[[:space:]]*"root"' out.json && grep -q '"line":[[:space:]]*5' out.json || complain 'the document has no finding'
 }
 
+# `orrery verify plugin` says the same before it runs anything.
+test_plugin() {
+    sed 's/step < P - 1 && code == OK/step < P - 1 - (r == 0) \&\& code == OK/' "$top/tutorials/plugins/mirrored_ring.c" >short.c
+    run lint short.c;                   expect_status 3; expect_out '^short\.c:[0-9]+: message: device '
+    run verify plugin short.c --only nothing;   expect_status 2; expect_out '^short\.c:[0-9]+: message: device '
+    run verify plugin "$top/tutorials/plugins/mirrored_ring.c" --only nothing;  expect_status 2; expect_no_out ' devices\)$'
+}
+
 test_refused() {
     run lint;                           expect_status 2; expect_error 'FILE'
     run lint missing.c;                 expect_status 1; expect_error 'missing\.c: '
     printf 'int x;\0' >nul.c
     run lint nul.c;                     expect_status 1; expect_error 'nul\.c: it has a NUL, and so is no text$'
     run lint nul.c --devices 9;         expect_status 2; expect_error 'devices'
+    run lint nul.c --devices 2 --from 4; expect_status 2; expect_error "lint --from 4: --devices is 2"
     yes 'int a; ' | head -80000 >many.c
     run lint many.c;                    expect_status 1; expect_error "more than 200000 words"
 }
 
-run_tests test_seeded test_sentences test_what_is_shipped test_not_judged test_json test_refused
+run_tests test_seeded test_sentences test_what_is_shipped test_not_judged test_json test_plugin test_refused

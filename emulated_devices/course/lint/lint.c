@@ -4,6 +4,7 @@
 #include "emulated_devices/course/lint/lint.h"
 #include "emulated_devices/course/lint/match.h"
 #include "emulated_devices/course/lint/runner.h"
+#include "ref/io/output.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -229,4 +230,25 @@ enum error_code lint_text(const char *text, size_t length, const int *devices, i
     free(linter.of), free(linter.rule), free(linter.talks);
     program_free(&linter.program);
     return e;
+}
+
+enum error_code lint_file(const char *path, int from, int most, struct lint_report *report, struct error *err)
+{
+    char *text = NULL;
+    size_t length;
+    int devices[LINT_SIZES], sizes = 0;
+    for (int d = from; d <= most && sizes < LINT_SIZES; d++) devices[sizes++] = d;
+    enum error_code e = file_read_all(path, LINT_FILE, &text, &length, err);
+    if (e) return e;
+    e = lint_text(text, length, devices, sizes, report, err);
+    const struct error why = *err;
+    free(text);
+    return e ? fail(err, e, "%s: %s", printable_path(path).text, why.text) : OK;
+}
+
+const char *lint_line(char *text, size_t size, const char *file, const struct lint_finding *finding)
+{
+    snprintf(text, size, "%s:%d: %s: %s (%s, %d devices)", printable_path(file).text, finding->line, finding->kind,
+             finding->text, finding->function, finding->devices);
+    return text;
 }

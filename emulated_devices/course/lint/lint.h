@@ -16,6 +16,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+enum { LINT_USUAL = 5, LINT_FILE = 1 << 20 };  /* devices at most: primes and a power of two; bytes of a file */
 enum { LINT_TEXT = 500, LINT_NAME = 80, LINT_MOST = 200, LINT_SIZES = 7, LINT_DEVICES = 8 };
 
 /* One mismatch, or why the rest of a function is not judged. */
@@ -41,5 +42,12 @@ struct lint_report {
  */
 enum error_code lint_text(const char *text, size_t length, const int *devices, int sizes, struct lint_report *,
                           struct error *);
+
+/** Judge a file as `orrery lint FILE` does, on 2 to `most` devices, from `from` on.
+ *  @return as lint_text, with the file's name in the message; ERR_FILE. */
+enum error_code lint_file(const char *path, int from, int most, struct lint_report *, struct error *);
+
+/** A finding for people: "FILE:7: order: ...".  @return text. */
+const char *lint_line(char *text, size_t size, const char *file, const struct lint_finding *);
 
 #endif
