@@ -117,7 +117,7 @@ static int peer_of(struct runner *runner, const struct called *called, int group
         call_early(runner, called, "peer", "there is no such member", value.number);
         return UNKNOWN;
     }
-    if (of->member[value.number] == runner->device && runner->program->words.includes_course) {
+    if (of->member[value.number] == runner->device && runner->of->is_lesson) {
         call_early(runner, called, "peer", "it is for the device itself", value.number);
         return UNKNOWN;
     }

@@ -273,13 +273,16 @@ struct value run_function(struct runner *runner, const struct function *function
     return result;
 }
 
+/* A length: two that few numbers divide, and one of fewer elements than devices. */
+static int64_t sample_length(int64_t sample, int at) { return sample == 2 ? 1 : 7 + 5 * sample + at; }
+
 /* A call of a collective that an algorithm gets: how many elements, and whose. */
 static void give_call(struct runner *runner, struct cell *cell)
 {
     const struct names *const names = &runner->program->names;
     for (int i = 0; i < names->count; i++) {
         const bool count = strcmp(names->text[i], "count") == 0, root = strcmp(names->text[i], "root") == 0;
-        const int64_t number = count ? 7 + 5 * runner->of->sample : runner->of->sample % runner->of->size;
+        const int64_t number = count ? sample_length(runner->of->sample, 0) : runner->of->sample % runner->of->size;
         if (count || root) run_store(runner, cell_part(&runner->pool, cell, i), value_number(number), -1, 0);
     }
 }
@@ -309,7 +312,7 @@ static void give_parameter(struct runner *runner, const struct parameter *parame
     } else {
         bool length = false;
         for (int i = 0; lengths[i]; i++) length |= strcmp(type, lengths[i]) == 0;
-        if (length) run_store(runner, cell, value_number(7 + 5 * sample + at), -1, 0);
+        if (length) run_store(runner, cell, value_number(sample_length(sample, at)), -1, 0);
         else if (strcmp(type, "int") == 0 || strcmp(type, "unsigned") == 0)
             run_store(runner, cell, value_number(sample == 0 ? 1 : sample == 1 ? runner->of->size - 1 : 0), -1, 0);
         else if (strcmp(type, "group") == 0) run_give_group(runner, cell, 0);

@@ -96,6 +96,7 @@ struct lint_case {
     const struct program *program;
     const struct call_rule *const *rule;        /* [names]: what a call of this name does, or NULL */
     const bool *talks;                  /* [functions] whether it, or one that it calls, sends or receives */
+    bool is_lesson;                     /* its calls are those of tutorials/course.h */
     int size;
     int64_t sample;                     /* which numbers parameters have */
     bool choice;                        /* how conditions go that are unknown and the same on all devices */

@@ -176,7 +176,6 @@ static void read_directive(struct text_reader *reader)
 {
     struct words *const words = reader->words;
     struct word word, what = { 0 };
-    const char *const from = reader->at;
     if (!read_word(reader, &word) || word.kind != WORD_NAME) return;
     const char *const name = names_text(words->names, word.name);
     const bool is_define = strcmp(name, "define") == 0;
@@ -192,11 +191,6 @@ static void read_directive(struct text_reader *reader)
     else if (strcmp(name, "else") == 0) next_branch(reader, true);
     else if (strcmp(name, "endif") == 0) directive_end(reader);
     else if (strcmp(name, "undef") == 0 && has && reader->off == 0) macro_find(words, what.name)->name = -1;
-    else if (strcmp(name, "include") == 0) {
-        const char *stop = reader->at;
-        while (stop < reader->end && *stop != '\n') stop++;
-        for (const char *at = from; at + 9 <= stop; at++) words->includes_course |= memcmp(at, "course.h\"", 9) == 0;
-    }
 }
 
 /* ---- macros ------------------------------------------------------------------------------------------------------ */

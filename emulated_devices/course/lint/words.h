@@ -33,7 +33,7 @@ struct words {
     int count, room, bodies, body_room;
     struct macro macro[WORDS_MACROS];
     int macros, steps;
-    bool too_long, includes_course;     /* it has more than WORDS_MOST words; it includes course.h */
+    bool too_long;                      /* it has more than WORDS_MOST words */
 };
 
 /** Read a text.  @return false: there was no memory. */
