@@ -21,6 +21,7 @@
     COMMAND(infer, "run a model's forward passes on a mesh, and compare them with one device")                        \
     COMMAND(serve, "answer many requests on a mesh, and hold every token to one device")                              \
     COMMAND(rl, "train a model by rewards of its own answers, and hold every step to one device")                     \
+    COMMAND(prune, "train groups of weights to zero, and save the model without them")                                \
     COMMAND(plan, "what a training step would take on up to 1048576 devices, without running it")                      \
     COMMAND(search, "the best plans of a number of devices: all schemes, within a device's memory")                   \
     COMMAND(reshard, "cut a sharded checkpoint for another mesh, moving the fewest bytes there can be")               \
@@ -31,6 +32,7 @@
     COMMAND(dump, "write every tensor of the one-device model on one batch to a file")                                \
     COMMAND(verify, "run every registered scheme on every mesh that fits, and compare it with one device")            \
     COMMAND(diagnose, "who is slow in a run, and who hangs: the device or the link, with the evidence")               \
+    COMMAND(lint, "which collectives and messages of a C file do not match, without running it")                      \
     COMMAND(kernel, "run a CUDA kernel without a GPU, and watch each of its accesses")                                \
     HEADING("Look, and measure")                                                                                      \
     COMMAND(list, "list everything registered: name, requirements, cost, source")                                     \

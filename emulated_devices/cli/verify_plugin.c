@@ -6,11 +6,13 @@
  */
 #include "emulated_devices/cli/cli.h"
 #include "emulated_devices/course/compile/plugin.h"
+#include "emulated_devices/course/lint/lint.h"
 #include "emulated_devices/verify/plugins/laws.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
 #include "ref/io/output.h"
 #include "ref/io/terminal.h"
+#include <stdlib.h>
 #include <string.h>
 
 /* The command was asked for this, and has found this so far. */
@@ -136,6 +138,25 @@ static enum error_code judge_all(struct plugin_report *report, struct book *book
     return e;
 }
 
+/* Say which calls of its text do not match, before anything runs: a hint where to look, and no law. */
+static void report_lint(const struct plugin_report *report, cJSON *root)
+{
+    struct lint_report *lint = calloc(1, sizeof *lint);
+    struct error none;
+    char line[LINT_TEXT + PATH_MAX + 200];
+    const size_t length = strlen(report->file);
+    const bool is_text = length > 2 && strcmp(report->file + length - 2, ".c") == 0;
+    cJSON *rows = is_text ? cJSON_AddArrayToObject(root, "lint") : NULL;
+    if (lint && is_text && lint_file(report->file, 2, LINT_USUAL, lint, &none) == OK)
+        for (int i = 0; i < lint->findings; i++) {
+            const struct lint_finding *const one = &lint->finding[i];
+            json_add(json_row(rows), "kind %s line %d function %s devices %d sentence %s", one->kind, one->line,
+                     one->function, one->devices, one->text);
+            if (!report->quiet) printf("%s\n", lint_line(line, sizeof line, report->file, one));
+        }
+    free(lint);
+}
+
 static enum error_code finish(struct plugin_report *report, cJSON *root, struct error *err)
 {
     if (!report->quiet)
@@ -170,7 +191,7 @@ enum error_code verify_plugin(int argc, char **argv, struct error *err)
     struct book *book = book_open();
     if (book == NULL) return fail(err, ERR_MEMORY, "no memory for the verdicts");
     cJSON *root = document_start("orrery verify plugin");
-    if (report.file) json_add(root, "file %s", report.file);
+    if (report.file) json_add(root, "file %s", report.file), report_lint(&report, root);
     report.rows = cJSON_AddArrayToObject(root, "variants");
     e = judge_all(&report, book, err);
     if (!e) e = finish(&report, root, err);

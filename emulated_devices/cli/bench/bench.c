@@ -54,6 +54,8 @@ static const struct command topics[] = {
       bench_weather_topic },
     { "paths", "flows over leaves and spines: paths by a hash beside paths assigned for all together",
       bench_paths_topic },
+    { "temporal", "memories of a graph's nodes by batches of events, with and without prediction",
+      bench_temporal_topic },
     { "packing", "columns, heads, halos and boxes: packing them, and how they are best sent", bench_packing_topic },
     { "recovery", "a lost device: groups built anew or edited, steps without it, layers that move",
       bench_recovery_topic },

@@ -57,21 +57,25 @@ const struct option rl_options[] = {
 /* ---- words ------------------------------------------------------------------------------------------------------- */
 
 /* "dp=2,tp=2": sizes of axes; the others are 1. */
-static enum error_code read_mesh(const char *flag, const char *text, int size[AXIS_COUNT], struct error *err)
+enum error_code rl_mesh_read(const char *flag, const char *text, int size[AXIS_COUNT], struct error *err)
 {
     static const enum axis may[] = { DP, TP, PP };
+    bool said[AXIS_COUNT] = { false };
     for (int a = 0; a < AXIS_COUNT; a++) size[a] = text ? 1 : 0;
-    for (const char *at = text; at && *at;) {
+    for (const char *at = text; at; at = *at == ',' ? at + 1 : NULL) {
         int used = 0, n = 0, axis = -1;
         for (size_t i = 0; i < sizeof may / sizeof *may; i++) {
             const size_t length = strlen(axis_name(may[i]));
-            if (strncmp(at, axis_name(may[i]), length) == 0 && at[length] == '=' &&
-                sscanf(at + length, "=%5d%n", &n, &used) == 1) axis = (int)may[i], at += length + (size_t)used;
+            if (strncmp(at, axis_name(may[i]), length) != 0 || at[length] != '=') continue;
+            if (sscanf(at + length, "=%5d%n", &n, &used) == 1) axis = (int)may[i], at += length + (size_t)used;
+            break;
         }
-        if (axis < 0 || n < 1 || (*at != ',' && *at != '\0') || (*at == ',' && at[1] == '\0'))
+        if (axis < 0 || n < 1 || (*at != ',' && *at != '\0'))
             return fail(err, ERR_USAGE, "%s %s: must be sizes of dp, tp and pp with commas between them, such as "
                         "dp=2,tp=2", flag, printable(text).text);
-        size[axis] = n, at += *at == ',';
+        if (said[axis])
+            return fail(err, ERR_USAGE, "%s %s: has %s twice", flag, printable(text).text, axis_name((enum axis)axis));
+        size[axis] = n, said[axis] = true;
     }
     return OK;
 }
@@ -140,8 +144,8 @@ static enum error_code make_job(struct rl_job *job, struct train_options *o, str
                     printable(words.rule).text);
     enum error_code e = check_task(err);
     if (!e) e = check_options(o, job, err);
-    if (!e) e = read_mesh("--rollout-mesh", words.rollout, job->rollout, err);
-    if (!e) e = read_mesh("--reference-mesh", words.reference, job->reference, err);
+    if (!e) e = rl_mesh_read("--rollout-mesh", words.rollout, job->rollout, err);
+    if (!e) e = rl_mesh_read("--reference-mesh", words.reference, job->reference, err);
     if (e) return e;
     job->task = (struct task){ words.digits, words.below, o->plan.seed };
     job->kl = words.kl_given ? words.kl : job->rule->kl;
