@@ -4,12 +4,12 @@
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
 : "${BUILD:=build}"
-limits='ref/model/config.h 459
+limits='ref/model/config.h 460
 ref/model/kinds.h 95
 ref/model/params.h 119
 ref/model/options.def 38
 ref/model/node.h 38
-ref/model/op.h 241
+ref/model/op.h 242
 ref/model/families/families.def 8
 ref/model/transformer.h 184
 ref/model/mezo.h 5
