@@ -10,7 +10,7 @@ test_every_case() {
         for number in 1 2 3 4 5; do
             command="variant $variant, case $number"
             (cd "student.$variant" && ORRERY=$program ORRERY_SOURCES=$top bash 16_faults/case.sh "$number") >out 2>err || complain "$(tail -n 1 err)"
-            said=$(sed -nE 's/^orrery: ([^ ]+) differs(:.*|;.*)?$/\1/p' err)
+            said=$(sed -nE 's/^orrery: ([^ ]+) (differs([:;].*)?|is not what its own inputs give .*)$/\1/p' err)
             [ -n "$said" ] && awk -v n="$number" '/^case /{on = $2 == n} on && $1 == "tensor" {print $2}' "$solution" | grep -qxF -- "$said" ||
                 complain "the check names ${said:-nothing}, the solution another tensor"
         done

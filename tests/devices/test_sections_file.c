@@ -83,6 +83,26 @@ static void check_round(const struct plan *plan, const char *path)
     sections_free(&sections), yml_free(file);
 }
 
+/* On one line are layers, devices and axes; all else is as the flags say. */
+static void check_words(const struct plan *plan)
+{
+    char words[2000];
+    const struct plan flags = other_flags(plan);
+    struct sections sections;
+    struct yaml *text = NULL;
+    assert_true(sections_are_text(sections_words(plan, words, sizeof words)));
+    if (sections_read(&sections, &flags, words, &text, &err) != OK) STOP("%s\n%s", err.text, words);
+    assert_int_equal(sections.count, plan->sections->count);
+    for (int i = 0; i < sections.count; i++) {
+        const struct plan *const a = &plan->sections->at[i], *const b = &sections.at[i];
+        assert_true(interval_equal(a->layers, b->layers));
+        assert_int_equal(a->mesh.first, b->mesh.first);
+        for (enum axis axis = 0; axis < AXIS_COUNT; axis++) assert_int_equal(a->mesh.size[axis], b->mesh.size[axis]);
+        assert_string_equal(b->tensor, flags.tensor);
+    }
+    sections_free(&sections), yml_free(text);
+}
+
 static void test_drawn(void **state)
 {
     char path[200];
@@ -94,6 +114,7 @@ static void test_drawn(void **state)
             struct sections sections;
             assert_int_equal(case_draw_sections(&plan, &sections, devices, draw, SUMS_ROUND, &err), OK);
             check_round(&plan, path);
+            check_words(&plan);
             sections_free(&sections);
         }
     unlink(path);

@@ -1,6 +1,7 @@
 /* After a loss stages have the copies that are whole, with their devices in order, and layers are cut as the best of
  * all cuts would be; also after a second loss, when a stage goes, and where devices are not equally fast.
  */
+#include "emulated_devices/model/collection/collection.h"
 #include "emulated_devices/run/elastic/uneven.h"
 #include <math.h>
 #include <setjmp.h>

@@ -1,6 +1,7 @@
 /* uneven.c -- takes the copies that lost devices belong to out of their stages, and cuts the layers again.
  * elastic_words.c calls.  Errors: ERR_PLAN, ERR_MEMORY. */
 #include "emulated_devices/run/elastic/uneven.h"
+#include "emulated_devices/model/collection/collection.h"
 #include "emulated_devices/schemes/pipeline/placement.h"
 #include <stdlib.h>
 

@@ -1,8 +1,9 @@
 /* uneven.h -- the mesh after a loss whose stages have different numbers of copies.
  *
  * A lost device takes a copy of its stage along; the copies of the other stages stay.  So the next plan has a section
- * for each stage (plan/sections.h).  The copies of a stage share the rows of each microbatch.  A stage with fewer copies
- * takes longer for a layer, so layers move: the minimax program cuts them again (schemes/pipeline/placement.h).
+ * for each stage (plan/sections.h).  The copies of a stage share the rows of each microbatch.  A stage with fewer
+ * copies takes longer for a layer, so layers move: the minimax program cuts them again
+ * (schemes/pipeline/placement.h).
  *
  *     time of a stage = layers x most rows of a copy in a microbatch / percent of its slowest device
  *
@@ -16,8 +17,9 @@
 #ifndef ORRERY_UNEVEN_H
 #define ORRERY_UNEVEN_H
 
-#include "emulated_devices/model/collection/outlined.h"
 #include "emulated_devices/plan/sections.h"
+
+struct losses;
 
 /* The plan after a loss, and who computes it. */
 struct uneven {
