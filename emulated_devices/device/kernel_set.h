@@ -49,7 +49,7 @@ struct kernel_set {
     struct set_cost scores[2];          /* of unfused attention, forward and backward: of one pass over all scores */
     struct set_cost other;              /* of operations that are not named */
     struct set_costs operations;        /* of those that move bytes */
-    struct set_costs products;          /* of what is beside a product: percent of a copy of its result; kernels in all */
+    struct set_costs products;          /* beside a product: percent of a copy of its result; kernels of both */
 };
 
 /** The sets that are part of the program, as JSON; ends with NULL.  Made from device/kernels/sets/ by make. */
@@ -87,8 +87,8 @@ static inline bool kernel_set_is_unfused(const struct kernel_set *set)
 /** The cost of an operation that moves bytes, by its name in traces. */
 struct set_cost kernel_set_cost(const struct kernel_set *, const char *what);
 
-/** What a product of this name has beside it: time in percent of a copy of its result; and the kernels that both are,
- *  1 if the set does not name the product. */
+/** The cost beside a product of this name: its time in percent of a copy of the result, and the starts of both
+ *  together; 0 and 1 if the set does not name the product. */
 struct set_cost kernel_set_beside(const struct kernel_set *, const char *what);
 
 /** How long the host of a program takes to start a kernel; 0 without a set, and on a cluster without such times. */
