@@ -25,7 +25,7 @@ struct set_cost { int64_t percent, kernels; };
 
 /* Costs by the names that operations have in traces. */
 struct set_costs {
-    int count;
+    int count;                          /* of `entry` */
     struct { char name[40]; struct set_cost cost; } entry[SET_MOST_OPERATIONS];
 };
 
