@@ -15,9 +15,8 @@ static picoseconds later(picoseconds a, picoseconds b) { return a > b ? a : b; }
 
 void clock_open(struct clock *clock, const struct cluster *cluster, enum dtype dtype)
 {
-    const struct kernel_set *const set = cluster->kernels.set;
     *clock = (struct clock){ .cluster = *cluster, .dtype = dtype, .comm_streams = USUAL_COMM_STREAMS,
-                             .starts.pace = set ? cluster->host.issue.kernel[set->issued] : 0 };
+                             .starts.pace = kernel_set_pace(cluster->kernels.set, cluster) };
 }
 
 void clock_reset(struct clock *clock)

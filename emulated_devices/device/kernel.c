@@ -140,7 +140,14 @@ static double tabled_rate(int64_t rate, int64_t scale)
     return scale > 0 ? (double)rate * (double)scale / 1000 : (double)rate;
 }
 
-/* The cost of a set is of what moves bytes; products and fused attention are one kernel each. */
+/* A copy reads and writes the result of a product. */
+static double tabled_beside(const struct tabled *device, struct op_cost cost, int64_t percent)
+{
+    const double copied = 2 * (double)cost.rows * (double)cost.columns * device->width;
+    return tabled_memory(device, copied) * (double)percent / 100;
+}
+
+/* The cost of a set is of what moves bytes; products have it beside them, and fused attention is one kernel. */
 static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, const char *what, struct op_cost cost)
 {
     const struct kernels *k = &cluster->kernels;
@@ -148,9 +155,13 @@ static picoseconds tabled_time(const struct cluster *cluster, enum dtype dtype, 
                                    tabled_rate(cluster->memory_rate, k->memory_scale), (double)dtype_size(dtype) };
     const struct set_cost set = kernel_set_cost(k->set, what);
     const picoseconds launch = k->set->graphs ? k->table->graph_launch : k->table->launch;
-    if (cost.rows > 0)
-        return launch + (picoseconds)ceil(tabled_product(&device, (double)cost.rows, (double)cost.columns,
-                                                         (double)cost.depth, cost.flops, cost.bytes));
+    if (cost.rows > 0) {
+        const struct set_cost beside = kernel_set_beside(k->set, what);
+        return launch
+               + (picoseconds)ceil(tabled_product(&device, (double)cost.rows, (double)cost.columns,
+                                                  (double)cost.depth, cost.flops, cost.bytes)
+                                   + tabled_beside(&device, cost, beside.percent));
+    }
     if (cost.seen > 0)
         return launch + (picoseconds)ceil(tabled_attention(&device, what, cost));
     return set.kernels * launch + (picoseconds)ceil(tabled_other(&device, cost, (double)set.percent));
@@ -179,7 +190,7 @@ int64_t kernel_starts(const struct cluster *cluster, const char *what, struct op
 {
     const struct kernel_set *set = cluster->kernels.set;
     if (set == NULL || cost.running || (cost.flops == 0 && cost.bytes == 0)) return 0;
-    if (cost.rows > 0) return 1;
+    if (cost.rows > 0) return kernel_set_beside(set, what).kernels;
     if (cost.seen > 0 && !kernel_set_is_unfused(set)) return 1;
     const bool backward = is_backward(what);
     if (cost.seen > 0) return set->scores[backward].kernels + (backward ? 4 : 2);

@@ -28,23 +28,23 @@ static enum error_code read_set_cost(struct set_cost *cost, const cJSON *list, c
                 printable(key).text, (long long)MOST_PERCENT, (long long)MOST_STARTS);
 }
 
-static enum error_code read_set_operations(struct kernel_set *set, const cJSON *root, const char *where,
-                                           struct error *err)
+static enum error_code read_set_costs(struct set_costs *costs, const cJSON *root, const char *where, const char *key,
+                                      struct error *err)
 {
     const cJSON *named;
     char inside[200];
-    enum error_code e = json_object(root, where, "operations", &named, err);
+    enum error_code e = json_object(root, where, key, &named, err);
     if (e) return e;
-    snprintf(inside, sizeof inside, "%s: operations", where);
+    snprintf(inside, sizeof inside, "%s: %s", where, key);
     for (const cJSON *c = named->child; c != NULL && !e; c = c->next) {
-        if (set->operations == SET_MOST_OPERATIONS)
+        if (costs->count == SET_MOST_OPERATIONS)
             return fail(err, ERR_FORMAT, "%s: at most %d can be named", inside, SET_MOST_OPERATIONS);
-        if (strlen(c->string) >= sizeof set->operation->name)
+        if (strlen(c->string) >= sizeof costs->entry->name)
             return fail(err, ERR_FORMAT, "%s: \"%s\" has more than %zu bytes", inside, printable(c->string).text,
-                        sizeof set->operation->name - 1);
-        const int i = set->operations++;
-        snprintf(set->operation[i].name, sizeof set->operation[i].name, "%s", c->string);
-        e = read_set_cost(&set->operation[i].cost, c, inside, c->string, err);
+                        sizeof costs->entry->name - 1);
+        const int i = costs->count++;
+        snprintf(costs->entry[i].name, sizeof costs->entry[i].name, "%s", c->string);
+        e = read_set_cost(&costs->entry[i].cost, c, inside, c->string, err);
     }
     return e;
 }
@@ -86,7 +86,7 @@ static enum error_code read_set_scores(struct kernel_set *set, const cJSON *root
 }
 
 const char *const issue_kind_names[ISSUE_KINDS] = { "eager", "compiled", "graph" };
-static const char *const wait_names[HOST_WAITS] = { "receives", "plain receives", "norm", "step" };
+static const char *const wait_names[HOST_WAITS] = { "receives", "plain receives", "passes", "norm", "step" };
 
 /* The place of a word in a list; -1: the list does not have the word. */
 static int place_of(const char *word, const char *const *names, int count)
@@ -104,7 +104,8 @@ static enum error_code read_set_waits(struct kernel_set *set, const cJSON *root,
     for (int i = 0; !e && i < cJSON_GetArraySize(list); i++) {
         const int wait = place_of(cJSON_GetStringValue(cJSON_GetArrayItem(list, i)), wait_names, HOST_WAITS);
         if (wait < 0)
-            return fail(err, ERR_FORMAT, "%s: host_waits[%d] must be receives, plain receives, norm or step", where, i);
+            return fail(err, ERR_FORMAT, "%s: host_waits[%d] must be receives, plain receives, passes, norm or step",
+                        where, i);
         set->waits[wait] = true;
     }
     return e;
@@ -115,7 +116,7 @@ static enum error_code read_set_host(struct kernel_set *set, const cJSON *root, 
 {
     const char *word;
     enum error_code e = OK;
-    set->collective_kernels = 1;
+    set->collective_kernels = 1, set->host_percent = 100;
     if (json_has(root, "issued")) {
         e = json_string(root, where, "issued", &word, err);
         const int kind = e ? 0 : place_of(word, issue_kind_names, ISSUE_KINDS);
@@ -124,6 +125,8 @@ static enum error_code read_set_host(struct kernel_set *set, const cJSON *root, 
                         printable(word).text);
         set->issued = (enum issue_kind)kind;
     }
+    if (!e && json_has(root, "host_percent"))
+        e = json_int(root, where, "host_percent", 1, MOST_PERCENT, &set->host_percent, err);
     if (!e && json_has(root, "collective_kernels"))
         e = json_int(root, where, "collective_kernels", 0, MOST_STARTS, &set->collective_kernels, err);
     return e ? e : read_set_waits(set, root, where, err);
@@ -132,9 +135,10 @@ static enum error_code read_set_host(struct kernel_set *set, const cJSON *root, 
 static enum error_code read_set(struct kernel_set *set, const cJSON *root, const char *where, struct error *err)
 {
     static const char *const known[] = { "name", "description", "attention", "graphs", "issued",
-                                         "collective_kernels", "host_waits", "scores_forward", "scores_backward",
-                                         "other", "operations", "source", "assumed", NULL };
-    *set = (struct kernel_set){ .operations = 0 };
+                                         "host_percent", "collective_kernels", "host_waits", "scores_forward",
+                                         "scores_backward", "other", "operations", "products", "source", "assumed",
+                                         NULL };
+    *set = (struct kernel_set){ .attentions = 0 };
     enum error_code e = refuse_unknown(root, where, known, err);
     if (!e) e = read_name(root, where, "name", set->name, sizeof set->name, err);
     if (!e) e = read_text(root, where, "description", set->description, sizeof set->description, err);
@@ -143,7 +147,8 @@ static enum error_code read_set(struct kernel_set *set, const cJSON *root, const
     if (!e) e = read_set_host(set, root, where, err);
     if (!e) e = read_set_scores(set, root, where, err);
     if (!e) e = read_set_cost(&set->other, cJSON_GetObjectItemCaseSensitive(root, "other"), where, "other", err);
-    if (!e) e = read_set_operations(set, root, where, err);
+    if (!e) e = read_set_costs(&set->operations, root, where, "operations", err);
+    if (!e && json_has(root, "products")) e = read_set_costs(&set->products, root, where, "products", err);
     if (!e) e = read_text(root, where, "source", set->source, sizeof set->source, err);
     return e ? e : read_text(root, where, "assumed", set->assumed, sizeof set->assumed, err);
 }
@@ -213,9 +218,24 @@ enum error_code kernel_set_choose(struct cluster *cluster, const char *name, str
     return e;
 }
 
+static struct set_cost set_cost_named(const struct set_costs *costs, const char *what, struct set_cost otherwise)
+{
+    for (int i = 0; i < costs->count; i++)
+        if (strcmp(costs->entry[i].name, what) == 0) return costs->entry[i].cost;
+    return otherwise;
+}
+
 struct set_cost kernel_set_cost(const struct kernel_set *set, const char *what)
 {
-    for (int i = 0; i < set->operations; i++)
-        if (strcmp(set->operation[i].name, what) == 0) return set->operation[i].cost;
-    return set->other;
+    return set_cost_named(&set->operations, what, set->other);
+}
+
+struct set_cost kernel_set_beside(const struct kernel_set *set, const char *what)
+{
+    return set_cost_named(&set->products, what, (struct set_cost){ 0, 1 });
+}
+
+picoseconds kernel_set_pace(const struct kernel_set *set, const struct cluster *cluster)
+{
+    return set == NULL ? 0 : cluster->host.issue.kernel[set->issued] * set->host_percent / 100;
 }

@@ -2,7 +2,8 @@
  *
  * A set is a file of device/kernels/sets/ (--kernels-of).  It says by which kernels attention is computed, and how long
  * an operation takes that moves bytes: in percent of a copy of the bytes that Orrery counts for it, since unfused
- * kernels read and write more; and how many kernels it starts.  The device's own rates are in kernel_table.h.
+ * kernels read and write more; and how many kernels it starts.  A product may have kernels beside it, such as the sum
+ * of a bias or of a gradient.  The device's own rates are in kernel_table.h.
  *
  * `unfused` attention has two products of stored scores forward and five backward, and moves the scores as often as
  * the set says.  kernel.c asks for the time of an operation; run/words/, cli/list/ and run/report/ find sets.
@@ -22,9 +23,16 @@ enum { SET_MOST_OPERATIONS = 64, SET_MOST_ATTENTION = 3 };
 /* The time in percent of a copy's, and the kernels that are started; 0 kernels: part of a neighbour's kernel. */
 struct set_cost { int64_t percent, kernels; };
 
+/* Costs by the names that operations have in traces. */
+struct set_costs {
+    int count;                          /* of `entry` */
+    struct { char name[40]; struct set_cost cost; } entry[SET_MOST_OPERATIONS];
+};
+
 /* Where a program's host waits until its device has done all that it was given. */
 enum host_wait { WAIT_RECEIVES,         /* at each receive of a pipeline */
                  WAIT_PLAIN_RECEIVES,   /* the same, if a device has one stage alone */
+                 WAIT_PASSES,           /* at the end of each pass of a microbatch, whose time the host measures */
                  WAIT_NORM,             /* when the host reads the norm of gradients */
                  WAIT_STEP,             /* at the end of a step, when the host reads the loss */
                  HOST_WAITS };
@@ -35,12 +43,13 @@ struct kernel_set {
     char attention[SET_MOST_ATTENTION][16];     /* by names of tables, the first that a device has; "unfused" */
     bool graphs;                        /* kernels start as parts of a graph */
     enum issue_kind issued;             /* what kind of software starts them */
+    int64_t host_percent;               /* a start takes its host so many percent of the cluster's time for one */
     int64_t collective_kernels;         /* a collective takes the host as long as so many kernels */
     bool waits[HOST_WAITS];             /* where its host waits for the device */
     struct set_cost scores[2];          /* of unfused attention, forward and backward: of one pass over all scores */
     struct set_cost other;              /* of operations that are not named */
-    int operations;                     /* entries of `operation` */
-    struct { char name[40]; struct set_cost cost; } operation[SET_MOST_OPERATIONS];
+    struct set_costs operations;        /* of those that move bytes */
+    struct set_costs products;          /* beside a product: percent of a copy of its result; kernels of both */
 };
 
 /** The sets that are part of the program, as JSON; ends with NULL.  Made from device/kernels/sets/ by make. */
@@ -75,7 +84,14 @@ static inline bool kernel_set_is_unfused(const struct kernel_set *set)
     return strcmp(set->attention[0], ATTENTION_UNFUSED) == 0;
 }
 
-/** The cost of an operation, by its name in traces. */
+/** The cost of an operation that moves bytes, by its name in traces. */
 struct set_cost kernel_set_cost(const struct kernel_set *, const char *what);
+
+/** The cost beside a product of this name: its time in percent of a copy of the result, and the starts of both
+ *  together; 0 and 1 if the set does not name the product. */
+struct set_cost kernel_set_beside(const struct kernel_set *, const char *what);
+
+/** How long the host of a program takes to start a kernel; 0 without a set, and on a cluster without such times. */
+picoseconds kernel_set_pace(const struct kernel_set *, const struct cluster *);
 
 #endif

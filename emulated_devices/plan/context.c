@@ -192,7 +192,7 @@ static double per_micro(const struct plan *plan)
 {
     const struct cluster *c = plan->cluster;
     if (c == NULL) return 0;
-    const picoseconds host = c->kernels.set ? c->host.issue.kernel[c->kernels.set->issued] : 0,
+    const picoseconds host = kernel_set_pace(c->kernels.set, c),
                       start = host > c->kernels.launch ? host : c->kernels.launch;
     /* 10^6 operations a second are 10^-6 operations a picosecond. */
     return 1e-6 * LAYER_KERNELS * (double)start * (double)c->flop_rate[plan->dtype];

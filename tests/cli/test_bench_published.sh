@@ -12,16 +12,17 @@ test_sections() {
     has_rows '^Llama 3 405B' 2;                         expect_out '^  8192: tp 8 pp 16 dp 64 +43\.0 +[0-9]+\.[0-9] '
     has_rows '^orrery plan: GPT models on one node' 20; has_rows '^orrery plan: GPT models on up' 14
     has_rows '^orrery plan: Megatron-LM' 6;             has_rows '^orrery plan: less recomputation' 4
-    has_rows '^Megatron-Core' 5;                        has_rows '^Recipes of NeMo' 8
+    has_rows '^Megatron-Core on 48' 5;                       has_rows '^Recipes of NeMo' 8
     has_rows '^torchtitan.*speed' 8;                    has_rows '^torchtitan.*memory' 10
     has_rows '^nanotron.*speed' 21;                     has_rows '^nanotron.*memory' 20
     expect_out '^  not counted, 18 rows: products in fp8: no plan has them$'
     expect_out '^  assumed, first of 7\.1B on 96: microbatches of 1; no overlap along tp'
-    expect_out '^  vtrain-cluster +14 +1[0-9]\.[0-9]+ +[0-9.]+ +1[0-9]/17$'
+    expect_out '^  vtrain-cluster +14 +[5-9]\.[0-9]+ +[0-9.]+ +1[0-9]/17$'; expect_out '^  vtrain-node +20 +1[0-5]\.[0-9]+ '
+    has_rows '^Megatron-LM on 8 A100' 4;                has_rows '^Megatron-Core on 8 H100' 5
     expect_out '^  planned speed, tests: 55 rows, error '; expect_out '^  planned memory, tests: 30 rows, error [0-9]\.'
     expect_out '^  pairs: 1[23][0-9] of 139 ordered as published, [0-9.]+ %$'
-    [ "$(grep -c '"published":' all.json)" = 354 ] || complain "$(grep -c '"published":' all.json) rows, expected 354"
-    [ "$(grep -c '"calibrated_on":' all.json)" = 25 ] || complain "not twenty-five sections"
+    [ "$(grep -c '"published":' all.json)" = 363 ] || complain "$(grep -c '"published":' all.json) rows, expected 363"
+    [ "$(grep -c '"calibrated_on":' all.json)" = 27 ] || complain "not twenty-seven sections"
     expect_out '^  22\.1B on 8: tp 8 pp 1 dp 1 v 1, 4 of 4, selective +1\.10 +[01]\.[0-9]+ '
     expect_out '^  figure 12: interleaved over not +1\.00 +1\.[0-9]+ '
 }

@@ -37,6 +37,20 @@ test_a_run_has_the_same_time() {
     done
 }
 
+# Timers of Megatron-LM wait after each pass, so its host cannot start the next microbatch while the device still works.
+test_a_host_waits_after_passes() {
+    local clusters=$top/emulated_devices/device/clusters words='--model gpt2:L=2,D=2048,H=16,F=8192,V=1024,S=2048 --kernels-of megatron --dtype fp16 --memory 0'
+    local micro more=0
+    sed 's/"eager_ns": [0-9]*/"eager_ns": 0/; s/"a100-infiniband"/"quick"/' "$clusters/a100-infiniband.json" >quick.json
+    for micro in 2 8; do
+        run plan $words --micro "$micro" --batch $((8 * micro)) --cluster a100-infiniband --json with.plan; expect_status 0
+        run plan $words --micro "$micro" --batch $((8 * micro)) --cluster ./quick.json --json quick.plan; expect_status 0
+        more=$(($(planned_ps with.plan) - $(planned_ps quick.plan) - more))
+    done
+    # Twelve passes more begin with a start of 49.6 us each, which the device waits for.
+    [ "$more" -ge 580000000 ] || complain "a host that waits after each pass takes only $more ps more with six microbatches more"
+}
+
 # Collectives beside computing slow it: with `overlap` a step takes longer, and no replay is needed.
 test_collectives_slow_computing() {
     local words='--model llama3-8b --dtype bf16 --dp 8 --zero 3 --batch 8 --seq 4096 --memory 0' with
@@ -53,4 +67,4 @@ test_list() {
     expect_out 'computing takes 119 % of its time beside allgather'; expect_out "of the table's shares, computing reaches 88 %, memory 94.6 %"
 }
 
-run_tests test_a_plan_says_what_the_host_costs test_a_run_has_the_same_time test_collectives_slow_computing test_list
+run_tests test_a_plan_says_what_the_host_costs test_a_run_has_the_same_time test_a_host_waits_after_passes test_collectives_slow_computing test_list

@@ -152,6 +152,7 @@ static void test_a_wait_starts_the_host_again(void **state)
     assert_int_equal(rounds("\"norm\"", WAIT_NORM), 2 * ISSUES + 200 * US);
     assert_int_equal(rounds("\"receives\", \"norm\"", WAIT_RECEIVES), 2 * ISSUES + 200 * US);
     assert_int_equal(rounds("\"plain receives\"", WAIT_PLAIN_RECEIVES), 2 * ISSUES + 200 * US);
+    assert_int_equal(rounds("\"passes\"", WAIT_PASSES), 2 * ISSUES + 200 * US);
 }
 
 /* 100 us of the host at the end of a step: after the device's work if the loss is read there, else beside this work. */

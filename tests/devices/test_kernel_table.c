@@ -197,6 +197,34 @@ static void test_times_by_hand(void **state)
     assert_int_equal(kernel_time(&c, F16, "reduce", (struct op_cost){ .bytes = 1e6, .running = true }), 10000000);
 }
 
+/* A gradient of weights of 1024 rows and 64 columns of 16 bits is added to another one: at 10 ps a byte, and a quarter
+ * of that rate, a copy of the result takes 40 ps for each of twice as many bytes. */
+static void test_what_is_beside_a_product(void **state)
+{
+    (void)state;
+    static const char text[] = "{ \"name\": \"b\", \"description\": \"d\", \"attention\": [\"unfused\"], "
+        "\"scores_forward\": [400, 2], \"scores_backward\": [500, 2], \"graphs\": true, \"host_percent\": 150, "
+        "\"other\": [100, 1], \"operations\": {}, \"products\": { \"linear backward weight\": [150, 4] }, "
+        "\"source\": \"s\", \"assumed\": \"a\" }";
+    static struct kernel_table table;
+    static struct kernel_set set;
+    struct error err;
+    parse(&table, small);
+    if (kernel_set_parse(&set, text, "a test", &err)) fail_msg("%s", err.text);
+    struct cluster c = with(&table, &set);
+    const struct op_cost product = { .flops = 2. * 1024 * 64 * 64, .bytes = 1000, .rows = 1024, .columns = 64,
+                                     .depth = 64 };
+    const picoseconds alone = kernel_time(&c, F16, "linear forward", product);
+    assert_int_equal(kernel_time(&c, F16, "linear backward weight", product),
+                     alone + (picoseconds)(1.5 * 2 * 1024 * 64 * 2 * 40));
+    assert_int_equal(kernel_starts(&c, "linear forward", product), 1);
+    assert_int_equal(kernel_starts(&c, "linear backward weight", product), 4);
+    /* A start takes this program's host half as long again as others. */
+    c.host.issue.kernel[ISSUE_EAGER] = 8000000;
+    assert_int_equal(kernel_set_pace(&set, &c), 12000000);
+    assert_int_equal(kernel_set_pace(NULL, &c), 0);
+}
+
 /* Stored scores: 2 heads of 64 tokens and 64 columns, of which half the pairs are seen; all are computed. */
 static void test_unfused_attention_by_hand(void **state)
 {
@@ -328,7 +356,7 @@ int main(void)
         cmocka_unit_test(test_products_between_two_points),
         cmocka_unit_test(test_lines),
         cmocka_unit_test(test_times_by_hand),
-        cmocka_unit_test(test_unfused_attention_by_hand),
+        cmocka_unit_test(test_what_is_beside_a_product), cmocka_unit_test(test_unfused_attention_by_hand),
         cmocka_unit_test(test_wrong_tables),
         cmocka_unit_test(test_wrong_sets),
         cmocka_unit_test(test_shipped_sets),

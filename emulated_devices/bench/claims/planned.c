@@ -86,7 +86,7 @@ enum error_code quantity_planned_milliseconds(struct claim *claim, const struct 
 
 /* ---- steps of a GPT ---------------------------------------------------------------------------------------------- */
 
-enum { GPT_VOCABULARY = 51200, GPT_LARGEST = 1 << 24, GPT_WORD = 96 };
+enum { GPT_VOCABULARY = 51200, GPT_LARGEST = 1 << 24, GPT_WORD = 96, GPT_NODE = 8 };
 struct gpt_step { int devices, batch, micro, width, heads, layers, tokens, tp, dp, pp; };
 
 /* The sizes of a step are flags of its claim alone; the others are words of the plan. */
@@ -153,6 +153,8 @@ enum error_code quantity_gpt_milliseconds(struct claim *claim, const struct clai
         snprintf(size[i], sizeof size[i], "%d", value[i]);
         word[words++] = flag[i], word[words++] = size[i];
     }
+    /* NCCL's rings leave a node by all of its cards, which two rings across each other do as well. */
+    if (s.tp > GPT_NODE) word[words++] = "--allreduce", word[words++] = "torus_2d";
     gpt_name(claim, &s);
     e = setting->plan(&numbers, words, word, err);
     if (!e) planned_note(claim, 1e3 * numbers.speed.seconds, &numbers, false);

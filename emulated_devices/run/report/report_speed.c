@@ -148,7 +148,7 @@ static void report_host(const struct train_record *record)
     const double step = report_virtual_step(record);
     const int lives = folding_lives(&record->folded.folding);
     double held = 0;
-    if (k->set == NULL || record->options->cluster.host.issue.kernel[k->set->issued] == 0 || !(step > 0)) return;
+    if (k->set == NULL || kernel_set_pace(k->set, &record->options->cluster) == 0 || !(step > 0)) return;
     for (int n = 0; n < lives; n++) held += (double)record->device[n].held / (double)record->steps / lives;
     say(record->out, 8, "        host-bound: %s of it, %.1f %%, in which a device waits for its host to start kernels",
         picoseconds_format(held).text, 100 * held / step);

@@ -146,6 +146,8 @@ static enum error_code execute_compute(struct run_state *run_state, const struct
     const struct schedule *s = run_state->schedule;
     const int self = run_state->group->rank, stage = s->stage_of[self][action->chunk];
     enum error_code e = run_state->ops->compute(run_state->context, action->kind, action->chunk, action->micro, err);
+    /* Programs that measure their passes wait with their host until each has ended. */
+    clock_host_waits(&run_state->device->clock, WAIT_PASSES);
     /* These leave nothing for another stage. */
     if (e || action->kind == BACKWARD_WEIGHT || action->kind == UPDATE) return e;
     if (action->kind == FORWARD) {
