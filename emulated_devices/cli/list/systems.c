@@ -148,9 +148,9 @@ static const struct published_system systems[] = {
       "bench published --only modalities-packed", NULL, "arXiv:2508.11737" },
     { "parscale", "parallel streams of one model", "as a model with O(log P) times the parameters", "bench streams",
       "memory and latency of 22 and 6 times", "arXiv:2505.10475" },
-    { "uni-moe", "an encoder on the devices of its modality alone", NULL,
-      "train --model mixtral-tiny --ep 2 --modalities 3 --encoders apart --steps 2 --check ref",
-      "LoRA and training in stages", "arXiv:2405.11273" },
+    { "uni-moe", "encoders on the devices of their modality, training in stages, LoRA on a mixture", NULL,
+      "train --model mixtral-tiny --ep 2 --modalities 3 --encoders apart --lora 4 --steps 2 --check ref",
+      "experts that are trained each on its own modality first", "arXiv:2405.11273" },
     /* ---- serving ---- */
     { "apex", "a simulator of iterations, driven by the engine's own scheduler", NULL,
       "serve --model tiny --draw azure-code --requests 8 --scale 0.01 --dp 2 --tp 2 --backend count",

@@ -15,6 +15,7 @@
 #include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/data/stages/sharing.h"
 #include "emulated_devices/device/streams.h"
+#include "ref/model/config.h"
 #include <stddef.h>
 
 /** Messages from here until clock_end go on the stream that sends this. */
@@ -114,7 +115,7 @@ struct data_stage {
     void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
 };
 
-extern const struct data_stage stage_versions, stage_late, stage_chosen, stage_gathering, stage_tier, stage_direction,
+extern const struct data_stage stage_versions, stage_late, stage_chosen, stage_gathering, stage_tier, stage_direction, stage_adapters, stage_adapter_sums,
     stage_gradient_block, stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step,
     stage_slices, stage_renewal, stage_outer;
 
@@ -164,10 +165,10 @@ static inline bool weights_travel(const struct data_parallel *dp)
 }
 
 /* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
- * another point than kept. */
+ * another point than kept, or merged with adapters. */
 static inline bool makes_weights(const struct data_parallel *dp)
 {
-    return weights_travel(dp) || optimizer_draws(dp->optimizer);
+    return weights_travel(dp) || optimizer_draws(dp->optimizer) || dp->config->adapters.rank > 0;
 }
 
 /* Whether devices keep weights that others step, so that new ones are sent to them. */

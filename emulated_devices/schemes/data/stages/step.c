@@ -93,7 +93,7 @@ static enum error_code step_units(struct data_parallel *dp, struct step step, bo
     enum error_code e = OK;
     const int units = dp->stops_half ? (dp->units + 1) / 2 : dp->units;
     for (int i = 0; i < units && !e; i++)
-        if (!unit_is_away(dp, &dp->unit[i])) e = stages_step_step_unit(dp, &dp->unit[i], step, share, err);
+        if (!dp->unit[i].frozen && !unit_is_away(dp, &dp->unit[i])) e = stages_step_step_unit(dp, &dp->unit[i], step, share, err);
     return e;
 }
 
