@@ -89,7 +89,7 @@ enum error_code adapters_check(const struct model_config *config, struct error *
 }
 
 /* The matrix of an adapter whose A is parameter i; -1: parameter i is no A. */
-static int matrix_of(const struct transformer *model, int i)
+static int adapters_matrix(const struct transformer *model, int i)
 {
     return model->spec[i].role == ROLE_LOW_IN ? param_adapted(&model->config, i) : -1;
 }
@@ -100,7 +100,7 @@ bool adapters_open(struct transformer *model)
     model->apart = calloc((size_t)model->params, sizeof *model->apart);
     bool ok = model->apart != NULL;
     for (int i = 0; i < model->params && ok; i++) {
-        const int w = matrix_of(model, i);
+        const int w = adapters_matrix(model, i);
         if (w < 0) continue;
         model->apart[w] = malloc(tensor_bytes(model->w[w]) + 1);
         ok = model->apart[w] != NULL;
@@ -142,7 +142,7 @@ static void merge_one(const struct transformer *model, int w, struct tensor A, s
 void adapters_merge(struct transformer *model)
 {
     for (int i = 0; i < model->params && model->apart; i++) {
-        const int w = matrix_of(model, i);
+        const int w = adapters_matrix(model, i);
         if (w >= 0) exchange(model, w), merge_one(model, w, model->w[i], model->w[i + 1]);
     }
 }
@@ -150,7 +150,7 @@ void adapters_merge(struct transformer *model)
 void adapters_split(struct transformer *model)
 {
     for (int i = 0; i < model->params && model->apart; i++) {
-        const int w = matrix_of(model, i);
+        const int w = adapters_matrix(model, i);
         if (w >= 0) exchange(model, w);
     }
 }
@@ -178,7 +178,7 @@ static void fold_one(struct transformer *model, int a, struct tensor dW)
 void adapters_fold(struct transformer *model)
 {
     for (int i = 0; i < model->params && model->apart; i++) {
-        const int w = matrix_of(model, i);
+        const int w = adapters_matrix(model, i);
         if (w >= 0) fold_one(model, i, model->g[w]);
     }
     for (int i = 0; i < model->params; i++)

@@ -410,10 +410,10 @@ static struct param_spec block_param(const struct model_config *config, int laye
     return s;
 }
 
-/* Which parameter is at an index of a block, and of which expert; -1: of none. */
+/* An index of a block stands for a parameter, perhaps of an expert; -1: of none. */
 struct in_block { enum block_param param; int expert; };
 
-static struct in_block in_block(const struct model_config *config, int layer, int place)
+static struct in_block params_in_block(const struct model_config *config, int layer, int place)
 {
     const uint64_t set = params_of(config, layer);
     const int first = params_before(set, UP_W), each = expert_params(set);
@@ -427,7 +427,7 @@ static struct in_block in_block(const struct model_config *config, int layer, in
 /* The parameter at this index of a block. */
 static struct param_spec param_in_block(const struct model_config *config, int layer, int place)
 {
-    const struct in_block at = in_block(config, layer, place);
+    const struct in_block at = params_in_block(config, layer, place);
     return block_param(config, layer, at.expert, at.param);
 }
 
@@ -512,7 +512,7 @@ int param_adapted(const struct model_config *config, int index)
     const struct block_sizes each = sizes_of_blocks(config);
     const int place = index - first_block(config), layer = layer_at(config, &each, place);
     if (config->adapters.rank == 0 || place < 0 || place >= before_layer(config, &each, config->L)) return -1;
-    const struct in_block at = in_block(config, layer, place - before_layer(config, &each, layer));
+    const struct in_block at = params_in_block(config, layer, place - before_layer(config, &each, layer));
     if (!adapted[at.param]) return -1;
     return at.expert < 0 ? param_of_block(config, layer, adapted[at.param])
                          : param_of_expert(config, layer, at.expert, adapted[at.param]);

@@ -1,4 +1,4 @@
-/* trained.c -- the classes of parameters that can train alone.  plan/trained.c, schemes/data/ and adapters.c ask for
+/* trained.c -- the classes of parameters that can train alone.  plan/features.c, schemes/data/ and adapters.c ask for
  * them; run/words/take.c reads lists.  ERR_USAGE names a class that there is not. */
 #include "ref/model/trained.h"
 #include "ref/io/output.h"

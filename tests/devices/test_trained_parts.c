@@ -1,5 +1,5 @@
-/* Models of which only a part trains: classes of parameters, stages with encoders, low-rank adapters.  Three steps equal
- * one device on every mesh, memory and bytes equal their formulas; what does not train keeps its bits and costs no
+/* Models of which only a part trains: classes of parameters, stages with encoders, low-rank adapters.  Three steps
+ * equal one device on every mesh, memory and bytes equal their formulas; what does not train keeps its bits and costs no
  * gradient, no state and no message.
  * ranks: 2 4
  * verify ranks: 1 3 6 8
@@ -131,8 +131,8 @@ static void test_kept_bytes(void **state)
         assert_true(train > 0 && still > 0);
         ASSERT_ALL(m.peak.tag[GRADIENTS] == 8 * (uint64_t)train && m.peak.tag[OPTIMIZER] == 16 * (uint64_t)train &&
                    m.peak.tag[PARAMETERS] == 8 * (uint64_t)(train + still),
-                   "a device keeps %llu, %llu and %llu bytes of weights, gradients and states; %lld numbers train, %lld "
-                   "do not", (unsigned long long)m.peak.tag[PARAMETERS], (unsigned long long)m.peak.tag[GRADIENTS],
+                   "a device keeps %llu, %llu and %llu bytes of weights, gradients and states; %lld numbers train, "
+                   "%lld do not", (unsigned long long)m.peak.tag[PARAMETERS], (unsigned long long)m.peak.tag[GRADIENTS],
                    (unsigned long long)m.peak.tag[OPTIMIZER], (long long)train, (long long)still);
     }
 }

@@ -317,7 +317,7 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
         const struct unit *u = &dp->unit[unit[k]];
         /* A passing gradient has memory of its own only if passes do not add to the kept tensor itself. */
         const bool reduced_elsewhere = u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0);
-        /* That of a matrix with an adapter exists while it is folded. */
+        /* The gradient of a matrix with an adapter exists while it is folded. */
         if (gradients ? reduced_elsewhere || u->adapted : u->passing_w) n += whole_elements(u);
     }
     return (uint64_t)n * dtype_size(data_format(dp, gradients ? KIND_GRADIENT : KIND_WEIGHT));

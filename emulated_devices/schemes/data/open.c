@@ -70,7 +70,7 @@ void data_give_back(struct data_parallel *dp, struct tensor t)
 
 int64_t keeping_elements(const struct data_parallel *dp, const struct unit *unit, const struct keeping *keeping)
 {
-    /* What does not train has weights alone. */
+    /* A unit that does not train has weights alone. */
     if (unit->frozen && keeping->tag != PARAMETERS) return -1;
     return keeping->elements ? keeping->elements(dp, unit, keeping->kind)
            : data_kept(&unit->over->shards, unit, keeping->kind).count;

@@ -19,7 +19,7 @@
 /** The number of units of a model.  Some may be empty. */
 int data_unit_count(const struct model_config *, const struct data_request *);
 
-/* Which of these a parameter is in. */
+/* A parameter is in units of one of these kinds. */
 enum unit_kind { UNITS_TRAINED, UNITS_FROZEN, UNITS_OF_ADAPTERS, UNIT_KINDS };
 enum unit_kind data_unit_kind(const struct model_config *, const struct param_spec *);
 

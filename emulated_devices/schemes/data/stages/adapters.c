@@ -28,7 +28,7 @@ struct adapting { int count; struct adapter *of; };
 
 static struct adapting *adapting_of(const struct data_parallel *dp) { return chain_state(dp, &stage_adapters); }
 
-static bool adapters_take_part(const struct data_parallel *dp) { return dp->config->adapters.rank > 0; }
+bool merges_adapters(const struct data_parallel *dp) { return dp->config->adapters.rank > 0; }
 
 /* ---- which there are --------------------------------------------------------------------------------------------- */
 
@@ -217,7 +217,7 @@ static void adapters_unmake(struct data_parallel *dp, struct unit *unit)
 }
 
 const struct data_stage stage_adapters = {
-    .name = "adapters", .takes_part = adapters_take_part, .state = sizeof(struct adapting), .outline = list_adapters,
+    .name = "adapters", .takes_part = merges_adapters, .state = sizeof(struct adapting), .outline = list_adapters,
     .close = drop_list, .unmake = adapters_unmake, .acquire = adapters_acquire, .begin = adapters_begin,
     .end = adapters_end, .keeps = { { offsetof(struct unit, low), PARAMETERS, KIND_WEIGHT, low_elements } }, .kept = 1,
 };
@@ -227,7 +227,7 @@ const struct data_stage stage_adapters = {
 /* Elements of gradients that exist beside the others while a pass is folded. */
 struct adapter_sums { int64_t more; };
 
-static bool sums_take_part(const struct data_parallel *dp) { return adapters_take_part(dp) && has_gradients(dp); }
+static bool sums_take_part(const struct data_parallel *dp) { return merges_adapters(dp) && has_gradients(dp); }
 
 /* The devices with other pieces of the same matrices; NULL: there are none. */
 static struct group *beside(const struct data_parallel *dp, const struct unit *unit, bool *experts)

@@ -14,13 +14,13 @@
 static bool has_block(const struct data_parallel *dp) { return has_gradients(dp) && !data_scatters(dp); }
 
 /* The block has all units that train, with their padding. */
-static int64_t in_block(const struct unit *unit) { return unit->frozen ? 0 : unit->padded; }
+static int64_t elements_in_block(const struct unit *unit) { return unit->frozen ? 0 : unit->padded; }
 
 static enum error_code outline_block(struct data_parallel *dp, struct error *err)
 {
     int64_t n = 0;
     (void)err;
-    for (int u = 0; u < dp->units; u++) n += in_block(&dp->unit[u]);
+    for (int u = 0; u < dp->units; u++) n += elements_in_block(&dp->unit[u]);
     dp->gradients = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), n);
     return OK;
 }
@@ -124,7 +124,7 @@ int64_t finished_elements(const struct data_parallel *dp)
 {
     int64_t n = 0;
     /* The front ends at the first unit to which a pass will still add. */
-    for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += in_block(&dp->unit[u]);
+    for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += elements_in_block(&dp->unit[u]);
     return n;
 }
 
