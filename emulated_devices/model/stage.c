@@ -8,13 +8,9 @@
 #include "emulated_devices/model/link/link_cost.h"
 #include "emulated_devices/model/run/run.h"
 #include "emulated_devices/schemes/data/tiles.h"
-#include "ref/model/adapters.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
-#include "ref/model/node.h"
-#include "ref/model/params.h"
 #include "ref/model/rotary.h"
-#include "ref/model/trained.h"
 #include "ref/numeric/fixed_sum.h"
 #include <math.h>
 #include <stdio.h>
@@ -51,15 +47,6 @@ static bool keeps_nothing(const struct stage *stage) { return stage->plan->optim
 
 /* ---- opening, closing -------------------------------------------------------------------------------------------- */
 
-/* Whether a node's matrix neither trains nor has an adapter, whose gradients come from the matrix's. */
-static bool is_still(const struct model_config *config, const struct node *is, int layer, int weight)
-{
-    if (is->op == OP_MIXTURE) weight = param_of_block(config, layer, UP_W);
-    if (config->trains == 0 || weight < 0) return false;
-    const struct param_spec spec = model_param(config, weight);
-    return !param_trains(config, &spec) && !param_is_adapted(config, &spec);
-}
-
 static enum error_code link_parts(struct stage *stage, struct error *err)
 {
     const struct plan *plan = stage->plan;
@@ -79,7 +66,7 @@ static enum error_code link_parts(struct stage *stage, struct error *err)
         for (int v = 0; v < p->linked.nodes; v++) {
             p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
             p->bias[v] = program_bias(c, p->linked.node[v].is, p->layer);
-            p->linked.node[v].still = is_still(c, p->linked.node[v].is, p->layer, p->weight[v]);
+            p->linked.node[v].still = program_stands_still(c, p->linked.node[v].is, p->layer);
         }
     }
     return e;

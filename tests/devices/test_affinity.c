@@ -385,8 +385,8 @@ static void test_rows_sent_follow_the_table(void **state)
         }
         /* Where devices have no room for all rows that want to be there, a better table may send a few more. */
         ASSERT_ALL(test_size == 1 || (sent[3] < sent[0] && sent[3] != sent[1]),
-                   "%s: %lld rows are sent with pairs, %lld without, %lld without a table", tensors[t], (long long)sent[3], (long long)sent[1],
-                   (long long)sent[0]);
+                   "%s: %lld rows are sent with pairs, %lld without, %lld without a table", tensors[t],
+                   (long long)sent[3], (long long)sent[1], (long long)sent[0]);
         ASSERT_ALL(test_size == 1 || (sent[1] < sent[0] && sent[0] < sent[2]), "%s: %lld rows are sent with a good "
                    "table, %lld without one, %lld with the worst", tensors[t], (long long)sent[1], (long long)sent[0],
                    (long long)sent[2]);

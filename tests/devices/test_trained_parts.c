@@ -1,6 +1,6 @@
 /* Models of which only a part trains: classes of parameters, stages with encoders, low-rank adapters.  Three steps
- * equal one device on every mesh, memory and bytes equal their formulas; what does not train keeps its bits and costs no
- * gradient, no state and no message.
+ * equal one device on every mesh, memory and bytes equal their formulas; what does not train keeps its bits and costs
+ * no gradient, no state and no message.
  * ranks: 2 4
  * verify ranks: 1 3 6 8
  */

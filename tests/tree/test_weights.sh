@@ -4,14 +4,14 @@
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
 : "${BUILD:=build}"
-limits='ref/model/config.h 459
-ref/model/kinds.h 95
-ref/model/params.h 119
+limits='ref/model/config.h 463
+ref/model/kinds.h 96
+ref/model/params.h 121
 ref/model/options.def 38
 ref/model/node.h 38
 ref/model/op.h 241
 ref/model/families/families.def 8
-ref/model/transformer.h 184
+ref/model/transformer.h 186
 ref/model/mezo.h 5
 ref/optim/galore.h 19
 ref/optim/rates.h 8'
