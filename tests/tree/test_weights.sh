@@ -9,7 +9,7 @@ ref/model/kinds.h 96
 ref/model/params.h 121
 ref/model/options.def 38
 ref/model/node.h 38
-ref/model/op.h 241
+ref/model/op.h 242
 ref/model/families/families.def 8
 ref/model/transformer.h 186
 ref/model/mezo.h 5
