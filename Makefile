@@ -180,6 +180,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_mixtures.py --check
 	$(Q)$(PYTHON) golden/make_shared.py --check
 	$(Q)$(PYTHON) golden/make_encoders.py --check
+	$(Q)$(PYTHON) golden/make_adapters.py --check
 
 ## make frameworks let PyTorch, DeepSpeed, JAX and Megatron-Core train on the CPU, and check what they compute (NAMES='ddp fsdp2' BUGS=only|no)
 frameworks: all

@@ -33,7 +33,8 @@ static enum error_code affinity_parse(struct asked *asked, int argc, char **argv
     return parse_command("affinity", "OUT --ep N [options]",
                          "Find which experts the tokens of a text choose, and group both into N parts, so that most\n"
                          "choices are inside a part. Write a folder with the same model, its experts in the order of\n"
-                         "the parts, and affinity.json, the part of each token, for orrery train --model OUT\n"
+                         "the parts, and affinity.json, the part of each token and of pairs of tokens that need\n"
+                         "another part, for orrery train --model OUT\n"
                          "--dispatch speculative --affinity OUT/affinity.json.", argc - 2, argv + 2, table, help, err);
 }
 
@@ -45,12 +46,15 @@ static void print_result(const struct model_config *config, const struct groupin
            "choices inside a part                  of this text   of other text   sent less\n"
            "  nothing known: 1 / %-4d                   %6.1f %%        %6.1f %%\n"
            "  experts and tokens grouped               %6.1f %%        %6.1f %%     %6.1f %%\n"
+           "  and %-8lld pairs of tokens                           %6.1f %%     %6.1f %%\n"
            "experts of the part with most choices, over the mean: %.2f\n\n"
            "wrote   %s: config.json, model.safetensors, affinity.json\n",
            config->name, (long long)config->L, (long long)config->mixture.E, (long long)config->mixture.k,
            how->parts, how->batches, how->batch, how->seq, how->parts, 100 * nothing, 100 * nothing,
            100 * how->local, 100 * how->checked,
-           how->parts > 1 ? 100 * (1 - (1 - how->checked) / (1 - nothing)) : 0, how->imbalance,
+           how->parts > 1 ? 100 * (1 - (1 - how->checked) / (1 - nothing)) : 0, (long long)how->pairs,
+           100 * how->checked_pairs, how->parts > 1 ? 100 * (1 - (1 - how->checked_pairs) / (1 - nothing)) : 0,
+           how->imbalance,
            printable_path(how->out).text);
     if (config->mixture.balance_coefficient > 0)
         printf("note    the balance loss counts an expert's number over all layers, so it changes with the numbers\n");

@@ -23,7 +23,8 @@ double plan_least_flops(const struct plan *plan)
     struct plan least = *plan;
     if (plan->batches || plan->packed || plan->skips) return 0;
     if (leaves_choices(&plan->model.mixture)) least.model.mixture.k = 0;
-    return plan_step_flops(&least);
+    /* A matrix that does not train has two products of three: forward, and the gradients of its inputs. */
+    return plan_step_flops(&least) * (plan->model.trains ? 2.0 / 3 : 1);
 }
 
 enum error_code charged_check_device(const struct device *device, int rank, struct error *err)

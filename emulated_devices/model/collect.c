@@ -8,6 +8,7 @@
 #include "emulated_devices/schemes/data/units.h"
 #include "ref/numeric/convert.h"
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- what this device keeps -------------------------------------------------------------------------------------- */
 
@@ -29,7 +30,8 @@ enum error_code collect_own(const struct trainer *trainer, const struct paramete
     *own = tensor_1d(NULL, data_format(&trainer->data, kind), kept->count);
     own->data = malloc(tensor_bytes(*own) + 1);
     if (own->data == NULL) return fail(err, ERR_MEMORY, "no memory to collect %s", parameter->spec.name);
-    if (!data_keeps_whole(&trainer->data, kind))
+    if (u->frozen && !kind_is_of_weights(kind)) memset(own->data, 0, tensor_bytes(*own));
+    else if (!data_keeps_whole(&trainer->data, kind))
         unit_take(trainer->comm->device, u, part, data_kept_tensor(&trainer->data, u, kind).data, parameter,
                   own->data, own->dtype);
     else if (kept->count > 0) device_copy(trainer->comm->device, own->data, whole.data, tensor_bytes(whole));
@@ -165,6 +167,7 @@ void collect_keep(struct trainer *trainer, const struct parameter *parameter, en
                   struct tensor piece)
 {
     const struct unit *u = unit_with(trainer, parameter);
+    if (u->frozen && !kind_is_of_weights(kind)) return;
     if (data_keeps_whole(&trainer->data, kind)) {
         const struct tensor state = data_whole_state(&trainer->data, parameter, (int)(kind - KIND_STATE));
         device_copy(trainer->comm->device, state.data, piece.data, tensor_bytes(state));

@@ -5,6 +5,7 @@
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/model/trainer.h"
 #include "emulated_devices/plan/sections.h"
+#include "ref/model/trained.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -425,7 +426,7 @@ static enum error_code encode_back(struct trainer *trainer, int m, struct error 
         dev_gelu_backward_input(d, d_up, d_act, x->up);
     }
     if (!e) data_release(&x->data, ENCODER_PART), e = data_begin_gradient(&x->data, ENCODER_PART, err);
-    if (!e && n > 0) {
+    if (!e && n > 0 && param_trains(&trainer->plan.model, &x->parameters.all[0].spec)) {
         dev_linear_backward_weight(d, gradient_of(x, ENCODER_OUT_W), gradient_of(x, ENCODER_OUT_B), x->d_out, x->act);
         dev_linear_backward_weight(d, gradient_of(x, ENCODER_UP_W), gradient_of(x, ENCODER_UP_B), d_up, x->x);
     }

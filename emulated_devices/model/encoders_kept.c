@@ -28,11 +28,12 @@ static void copy_portion(void *context, struct portion portion)
     if (c->has) memset(c->has + at, 1, (size_t)portion.length);
 }
 
+/* The one unit with parameters. */
 static const struct unit *unit_of_encoder(const struct data_parallel *data)
 {
-    int unit[2];
-    data_units_of(data->config, ENCODER_PART, unit);
-    return &data->unit[unit[0]];
+    int unit = 0;
+    while (unit < data->units - 1 && data->unit[unit].count == 0) unit++;
+    return &data->unit[unit];
 }
 
 static void read_kept(struct trainer *trainer, int m, enum tensor_kind kind, struct tensor whole, uint8_t *has)
@@ -40,6 +41,10 @@ static void read_kept(struct trainer *trainer, int m, enum tensor_kind kind, str
     struct data_parallel *const d = &trainer->encoders.of[m].data;
     const struct unit *const unit = unit_of_encoder(d);
     const struct interval own = data_kept(&d->shards, unit, kind);
+    if (unit->frozen && !kind_is_of_weights(kind)) {
+        memset(has, 1, (size_t)tensor_count(whole));
+        return;
+    }
     struct views v = views_of(trainer->device);
     struct piece_copy copy = { d, view_read(&v, data_kept_tensor(d, unit, kind)).data, own.first, whole.data, has,
                                dtype_size(whole.dtype) };
@@ -103,6 +108,7 @@ static enum error_code keep_one(struct trainer *trainer, int m, enum tensor_kind
     struct data_parallel *const d = &trainer->encoders.of[m].data;
     const struct unit *const unit = unit_of_encoder(d);
     const struct interval own = data_kept(&d->shards, unit, kind);
+    if (unit->frozen && !kind_is_of_weights(kind)) return OK;
     const struct tensor kept = data_kept_tensor(d, unit, kind);
     const size_t bytes = tensor_bytes(kept);
     /* The padding of the row stays zero. */

@@ -82,7 +82,8 @@ static enum error_code outline_world(struct trainer *trainer, struct error *err)
 enum error_code encoders_outline(struct trainer *trainer, struct error *err)
 {
     struct encoders *const x = &trainer->encoders;
-    *x = (struct encoders){ .request = &trainer->plan.encoders, .config = { .mlp = MLP_GELU } };
+    *x = (struct encoders){ .request = &trainer->plan.encoders,
+                             .config = { .mlp = MLP_GELU, .trains = trainer->plan.model.trains } };
     if (x->request->kinds == 0) return OK;
     x->needs = calloc((size_t)trainer->comm->size, sizeof *x->needs);
     enum error_code e = x->needs ? outline_world(trainer, err) : no_memory(err);

@@ -2,7 +2,7 @@
  * the model with its experts in that order, and the table of tokens.  cli/affinity.c calls.  Errors: ERR_USAGE for a
  * model that cannot be grouped, ERR_FILE of the folder that is written, ERR_MEMORY. */
 #include "emulated_devices/model/group_experts.h"
-#include "emulated_devices/schemes/experts/affinity.h"
+#include "emulated_devices/schemes/experts/affinity_pairs.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "ref/io/disk.h"
 #include "ref/io/output.h"
@@ -18,8 +18,13 @@
 
 /* ---- choices ----------------------------------------------------------------------------------------------------- */
 
-static enum error_code count_batch(struct transformer *model, const struct text *text, const struct grouping *grouping,
-                                   enum text_split split, int64_t step, struct activations *seen, struct error *err)
+/* Told of each choice of a text: the layer, the place in the batch ids [B*S], and the expert. */
+typedef enum error_code choice_fn(void *context, int64_t layer, const int32_t *ids, int64_t at, int64_t expert,
+                                  struct error *);
+
+static enum error_code visit_batch(struct transformer *model, const struct text *text, const struct grouping *grouping,
+                                   enum text_split split, int64_t step, choice_fn *visit, void *context,
+                                   struct error *err)
 {
     const struct model_config *c = &model->config;
     const int64_t N = (int64_t)grouping->batch * grouping->seq;
@@ -27,28 +32,114 @@ static enum error_code count_batch(struct transformer *model, const struct text 
     double loss;
     if (ids == NULL) return fail(err, ERR_MEMORY, "no memory for a batch of %lld tokens", (long long)N);
     text_batch(text, split, grouping->seed, step, grouping->seq, 0, grouping->batch, ids, ids + N);
-    const enum error_code e = transformer_forward(model, ids, ids + N, grouping->batch, grouping->seq, &loss, err);
+    enum error_code e = transformer_forward(model, ids, ids + N, grouping->batch, grouping->seq, &loss, err);
     for (int64_t l = 0; l < c->L && !e; l++)
-        for (int64_t i = 0; i < N * c->mixture.k && layer_mlp(c, l) == MLP_MIXTURE; i++) {
+        for (int64_t i = 0; i < N * c->mixture.k && layer_mlp(c, l) == MLP_MIXTURE && !e; i++) {
             const int64_t expert = ((const int32_t *)model->block[l].experts.data)[i];
             if (expert >= 0 && expert < c->mixture.E)
-                seen->count[(l * c->V + ids[i / c->mixture.k]) * c->mixture.E + expert]++;
+                e = visit(context, l, ids, i / c->mixture.k, expert, err);
         }
     free(ids);
     return e;
 }
 
+static enum error_code visit_choices(struct transformer *model, const struct text *text,
+                                     const struct grouping *grouping, enum text_split split, choice_fn *visit,
+                                     void *context, struct error *err)
+{
+    /* Other text is for the check; a quarter of the batches is enough. */
+    const int batches = split == TEXT_TRAIN ? grouping->batches : (grouping->batches + 3) / 4;
+    enum error_code e = OK;
+    for (int i = 0; i < batches && !e; i++) e = visit_batch(model, text, grouping, split, i, visit, context, err);
+    return e;
+}
+
+static enum error_code count_choice(void *context, int64_t layer, const int32_t *ids, int64_t at, int64_t expert,
+                                    struct error *err)
+{
+    struct activations *const seen = context;
+    (void)err;
+    seen->count[(layer * seen->V + ids[at]) * seen->E + expert]++;
+    return OK;
+}
+
 static enum error_code affinity_count_choices(struct transformer *model, const struct text *text,
                                               const struct grouping *grouping,
-                                              enum text_split split, int batches, struct activations *seen,
+                                              enum text_split split, struct activations *seen,
                                               struct error *err)
 {
     const struct model_config *c = &model->config;
     *seen = (struct activations){ .L = c->L, .V = c->V, .E = c->mixture.E };
     seen->count = calloc((size_t)(c->L * c->V * c->mixture.E), sizeof *seen->count);
-    enum error_code e = seen->count ? OK : fail(err, ERR_MEMORY, "no memory to count the choices of %lld tokens",
-                                                (long long)c->V);
-    for (int i = 0; i < batches && !e; i++) e = count_batch(model, text, grouping, split, i, seen, err);
+    if (seen->count == NULL)
+        return fail(err, ERR_MEMORY, "no memory to count the choices of %lld tokens", (long long)c->V);
+    return visit_choices(model, text, grouping, split, count_choice, seen, err);
+}
+
+/* ---- pairs of tokens --------------------------------------------------------------------------------------------- */
+
+/* Choices of pairs in each part; and how many of other text are in the part that the tables predict. */
+struct pairing {
+    const struct clusters *clusters;
+    int64_t E, S;
+    struct pair_counts counts;
+    const struct affinity *table;
+    double local, all;
+};
+
+static enum error_code count_pair(void *context, int64_t layer, const int32_t *ids, int64_t at, int64_t expert,
+                                  struct error *err)
+{
+    struct pairing *const p = context;
+    if (at % p->S == 0) return OK;
+    return pair_counts_add(&p->counts, ids[at - 1], ids[at], p->clusters->of_expert[layer * p->E + expert], err);
+}
+
+static enum error_code judge_choice(void *context, int64_t layer, const int32_t *ids, int64_t at, int64_t expert,
+                                    struct error *err)
+{
+    struct pairing *const p = context;
+    const int32_t part = affinity_part_at(p->table, ids, p->S, at);
+    (void)err;
+    p->all++;
+    /* A token that is not known may be on any device. */
+    p->local += part < 0 ? 1.0 / p->clusters->parts : part == p->clusters->of_expert[layer * p->E + expert];
+    return OK;
+}
+
+/* share [V, parts]: of each token's choices those in a part. */
+static double *shares_of(const struct activations *seen, const struct clusters *clusters)
+{
+    const int P = clusters->parts;
+    double *const share = calloc((size_t)(seen->V * P) + 1, sizeof *share);
+    for (int64_t v = 0; v < seen->V && share; v++) {
+        double all = 0;
+        for (int64_t l = 0; l < seen->L; l++)
+            for (int64_t e = 0; e < seen->E; e++) {
+                const double n = seen->count[(l * seen->V + v) * seen->E + e];
+                share[v * P + clusters->of_expert[l * seen->E + e]] += n, all += n;
+            }
+        for (int p = 0; p < P && all > 0; p++) share[v * P + p] /= all;
+    }
+    return share;
+}
+
+/* List the pairs that say more than a token, and check the tables on other text. */
+static enum error_code list_pairs(struct transformer *model, const struct text *text, struct grouping *grouping,
+                                  const struct activations *seen, const struct clusters *clusters,
+                                  struct affinity *table, struct error *err)
+{
+    struct pairing p = { .clusters = clusters, .E = seen->E, .S = grouping->seq, .table = table,
+                         .counts = { .V = seen->V, .parts = clusters->parts } };
+    double *const share = shares_of(seen, clusters);
+    enum error_code e = share ? OK : fail(err, ERR_MEMORY, "no memory for the shares of %lld tokens",
+                                          (long long)seen->V);
+    if (!e) e = visit_choices(model, text, grouping, TEXT_TRAIN, count_pair, &p, err);
+    if (!e) e = pair_counts_list(&p.counts, share, table, err);
+    if (!e) e = visit_choices(model, text, grouping, TEXT_VALIDATION, judge_choice, &p, err);
+    grouping->pairs = table->pairs, grouping->checked_pairs = p.all > 0 ? p.local / p.all : 0;
+    pair_counts_free(&p.counts);
+    free(share);
     return e;
 }
 
@@ -108,9 +199,9 @@ static enum error_code order_experts(struct transformer *model, const struct clu
 }
 
 static enum error_code affinity_write_all(struct transformer *model, const struct clusters *clusters,
-                                          const struct grouping *grouping, struct error *err)
+                                          const struct grouping *grouping, const struct affinity *table,
+                                          struct error *err)
 {
-    const struct affinity table = { .V = model->config.V, .parts = clusters->parts, .part = clusters->of_token };
     struct stat st;
     char path[4096];
     if (disk_make_folder(grouping->out) != 0 && !(stat(grouping->out, &st) == 0 && S_ISDIR(st.st_mode)))
@@ -118,7 +209,7 @@ static enum error_code affinity_write_all(struct transformer *model, const struc
     snprintf(path, sizeof path, "%s/affinity.json", grouping->out);
     enum error_code e = order_experts(model, clusters, err);
     if (!e) e = weights_save(model, grouping->out, err);
-    return e ? e : affinity_write(&table, path, err);
+    return e ? e : affinity_write(table, path, err);
 }
 
 /* ---- all --------------------------------------------------------------------------------------------------------- */
@@ -128,15 +219,17 @@ static enum error_code group_model(struct transformer *model, const struct text 
 {
     struct activations seen, unseen = { 0 };
     struct clusters c = { 0 };
-    enum error_code e = affinity_count_choices(model, text, grouping, TEXT_TRAIN, grouping->batches, &seen, err);
-    if (!e) e = affinity_count_choices(model, text, grouping, TEXT_VALIDATION, (grouping->batches + 3) / 4,
-                                       &unseen, err);
+    struct affinity table = { .V = model->config.V };
+    enum error_code e = affinity_count_choices(model, text, grouping, TEXT_TRAIN, &seen, err);
+    if (!e) e = affinity_count_choices(model, text, grouping, TEXT_VALIDATION, &unseen, err);
     if (!e) e = cocluster(&seen, grouping->ep, &c, err);
-    if (!e) e = affinity_write_all(model, &c, grouping, err);
+    table.parts = c.parts, table.part = c.of_token;
+    if (!e) e = list_pairs(model, text, grouping, &seen, &c, &table, err);
+    if (!e) e = affinity_write_all(model, &c, grouping, &table, err);
     if (!e)
         grouping->parts = c.parts, grouping->local = clusters_local(&seen, &c),
             grouping->checked = clusters_local(&unseen, &c), grouping->imbalance = clusters_imbalance(&seen, &c);
-    free(seen.count), free(unseen.count), clusters_free(&c);
+    free(seen.count), free(unseen.count), free(table.pair), clusters_free(&c);
     return e;
 }
 

@@ -16,6 +16,8 @@ struct grouping {
     uint64_t seed;                      /* of the batches, and of weights that are drawn */
     int parts;                          /* result: of experts and tokens */
     double local, checked;              /* choices inside a part: of this text, and of other text */
+    double checked_pairs;               /* the same of other text, with pairs of tokens */
+    int64_t pairs;                      /* that are listed */
     double imbalance;                   /* experts of the part with most choices, over the mean */
 };
 

@@ -1,9 +1,11 @@
 /* program.c -- the nodes of a model's parts, and the parameters that a node has.  Files of model/ and check/ call
  * these functions.  No function returns an error code. */
 #include "emulated_devices/model/program.h"
+#include "ref/model/adapters.h"
 #include "ref/model/kinds.h"
 #include "ref/model/node.h"
 #include "ref/model/params.h"
+#include "ref/model/trained.h"
 #include <string.h>
 
 const struct node *program_part(const struct program *program, const struct model_config *config, int layer)
@@ -49,4 +51,12 @@ int program_weight(const struct model_config *config, const struct node *node, i
 int program_bias(const struct model_config *config, const struct node *node, int layer)
 {
     return node->op == OP_MIXTURE ? -1 : param_bias(config, layer, node->param);
+}
+
+bool program_stands_still(const struct model_config *config, const struct node *node, int layer)
+{
+    const int weight = config->trains == 0 ? -1 : param_of_model(config, layer, node->param);
+    if (weight < 0) return false;
+    const struct param_spec spec = model_param(config, weight);
+    return !param_trains(config, &spec) && !param_is_adapted(config, &spec);
 }

@@ -34,6 +34,9 @@ const struct node *program_part(const struct program *, const struct model_confi
 int program_weight(const struct model_config *, const struct node *, int layer);
 int program_bias(const struct model_config *, const struct node *, int layer);
 
+/** Whether a node has a matrix that neither trains nor has an adapter, whose gradients come from the matrix's. */
+bool program_stands_still(const struct model_config *, const struct node *, int layer);
+
 /* ---- properties of each operation, for all models: operations.c -------------------------------------------------- */
 
 /* This says which values a backward pass of an operation reads besides the gradient of its output. */

@@ -66,6 +66,7 @@ static enum error_code link_parts(struct stage *stage, struct error *err)
         for (int v = 0; v < p->linked.nodes; v++) {
             p->weight[v] = program_weight(c, p->linked.node[v].is, p->layer);
             p->bias[v] = program_bias(c, p->linked.node[v].is, p->layer);
+            p->linked.node[v].still = program_stands_still(c, p->linked.node[v].is, p->layer);
         }
     }
     return e;

@@ -143,7 +143,12 @@ struct account trainer_cost(const struct trainer *trainer, enum traffic_kind kin
 {
     if (trainer->section) return sections_cost(trainer, kind);
     switch (kind) {
-    case TRAFFIC_TENSOR:    return stages_cost(trainer, stage_cost);
+    case TRAFFIC_TENSOR: {
+        struct account sum = stages_cost(trainer, stage_cost);
+        account_add(&sum, data_adapters_cost(&trainer->data, false), 1);
+        return sum;
+    }
+    case TRAFFIC_EXPERTS:   return data_adapters_cost(&trainer->data, true);
     case TRAFFIC_ATTENTION: return stages_cost(trainer, stage_attention_cost);
     case TRAFFIC_DATA:      return data_cost(&trainer->data);
     case TRAFFIC_PIPELINE:  return pipeline_cost(trainer);

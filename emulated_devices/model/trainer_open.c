@@ -8,6 +8,7 @@
 #include "emulated_devices/model/sections/sections_run.h"
 #include "emulated_devices/model/zeroth.h"
 #include "emulated_devices/schemes/data/tiles.h"
+#include "emulated_devices/schemes/data/units.h"
 #include "ref/model/params.h"
 #include <stdlib.h>
 
@@ -23,14 +24,14 @@ static void make_pieces(struct trainer *trainer, const struct held_parameter *pa
         *p = plan_piece(&trainer->plan, trainer->comm->rank, parameter->index, &parameter->spec, tile);
         p->holders = plan_holders(&trainer->plan, &trainer->schedule, &parameter->spec, NULL);
         const struct tensor_parallel tp = plan_share_of(&trainer->plan, trainer->comm->rank, &parameter->spec);
-        const int64_t counted = tensor_counted(&tp, &parameter->spec);
+        const int64_t counted = p->own = tensor_counted(&tp, &parameter->spec);
         p->counted = !parameter->first ? 0 : parameter->tiles > 1 && counted > 0 ? layout_count(&p->layout) : counted;
     }
 }
 
 /* Its unit is numbered by part: 0; after those: 1; of experts that only some devices have, or that alone are on the
- * slow tier: 2 (units.h). */
-static int turn_of(const struct trainer *trainer, const struct param_spec *spec, int tiles)
+ * slow tier: 2; then those of the other kinds (units.h). */
+static int turn_in_kind(const struct trainer *trainer, const struct param_spec *spec, int tiles)
 {
     if (spec->expert >= 0 && (plan_cuts_experts(&trainer->plan) || trainer->plan.data.offload_experts)) return 2;
     return tiles > 1 || (data_quantises(&trainer->plan.data) && tensor_copied(&trainer->tensor, spec));
@@ -44,8 +45,9 @@ struct param_spec trainer_spec(const struct trainer *trainer, int index)
 static bool holds(const struct trainer *trainer, int index, struct held_parameter *parameter)
 {
     *parameter = (struct held_parameter){ .spec = trainer_spec(trainer, index), .index = index };
-    parameter->tiles = tiles_of(&trainer->plan.data, &parameter->spec),
-        parameter->turn = turn_of(trainer, &parameter->spec, parameter->tiles);
+    parameter->tiles = tiles_of(&trainer->plan.data, &parameter->spec);
+    parameter->turn = PARAMETER_TURNS / UNIT_KINDS * (int)data_unit_kind(&trainer->plan.model, &parameter->spec) +
+                      turn_in_kind(trainer, &parameter->spec, parameter->tiles);
     return plan_holds(&trainer->plan, &trainer->schedule, trainer->comm->rank, &parameter->spec, &parameter->first);
 }
 
@@ -168,6 +170,7 @@ static enum error_code make_schemes(struct trainer *trainer, const struct schedu
     trainer->data.device = trainer->device;
     trainer->data.group = &trainer->dp;
     trainer->data.experts = plan_cuts_experts(p) ? &trainer->same_experts : NULL;
+    trainer->data.along_tp = &trainer->tp, trainer->data.along_etp = &trainer->etp;
     trainer->data.parameters = &trainer->parameters;
     trainer->data.optimizer = p->optimizer;
     trainer->data.hyper = &trainer->plan.hyper;

@@ -14,8 +14,11 @@ static inline bool forward_only(const struct trainer *trainer) { return trainer-
 static inline bool draws(const struct trainer *trainer) { return optimizer_draws(trainer->plan.optimizer); }
 static inline bool infers(const struct trainer *trainer) { return trainer->plan.optimizer->infers; }
 
-/* All parameters of a unit are held by the same places. */
-static inline int holders_of(const struct unit *unit) { return unit->count > 0 ? unit->parameter[0].holders : 1; }
+/* The places that sum a unit's gradients: all parameters of a unit are held by the same places. */
+static inline int holders_of(const struct unit *unit)
+{
+    return unit->count > 0 && !unit->frozen ? unit->parameter[0].holders : 1;
+}
 
 static inline uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
 

@@ -248,6 +248,23 @@ static const struct clash clashes[] = {
     { HAS_exact, HAS_mid_stream, "@ is another function with another --pp",
       "schedules with one version and one step" },
 
+    { HAS_freezes, HAS_narrow, "@ rounds masters, and what does not train has none", "--dtype fp32" },
+    { HAS_freezes, HAS_tiles, "@ uses matrices tile by tile, and one that does not train has no place in its list",
+      "--zero 3" },
+    { HAS_freezes, HAS_offload, "@ moves the states of all parameters", "--zero 3" },
+    { HAS_freezes, HAS_low_rank, "@ projects the gradients of all matrices", "--optimizer adamw" },
+    { HAS_freezes, HAS_draws, "@ moves all parameters along a direction", "--optimizer adamw" },
+    { HAS_freezes, HAS_apart, "replicas of @ average all parameters", "schemes without an outer step" },
+    { HAS_freezes, HAS_weights_late, "@ sends all weights in the next step", "--data-parallel zero1" },
+    { HAS_freezes, HAS_two_versions, "@ keeps two versions of all weights", "schedules with one version" },
+    { HAS_freezes, HAS_quantized_weights, "@ gives weights values that they do not train to",
+      "weights that are not quantised" },
+    { HAS_freezes, HAS_quantized_gradients, "@ follows the error of all gradients",
+      "gradients that are not quantised" },
+    { HAS_freezes, HAS_moves_experts, "@ sends the gradients of all experts", "--dispatch alltoall" },
+    { HAS_freezes, HAS_sections, "sections of @ hand on the states of all parameters", "one mesh for all layers" },
+    { HAS_adapters, HAS_exact, "adapters are merged in sums that round, but @ does not round", "--train-only" },
+
     { HAS_sections, HAS_apart, "replicas of @ have all layers", "schemes without an outer step" },
 };
 enum { CLASHES = sizeof clashes / sizeof *clashes };

@@ -121,7 +121,10 @@ struct facts {
     X(fp64,                    "--dtype fp64")                                                      \
     X(sections,                "--plan FILE")                                                          \
     X(wide_vocabulary,         "a vocabulary of more than 2^19 tokens")                             \
-    X(many_tokens,             "a --batch whose losses add up to 2^25")
+    X(many_tokens,             "a --batch whose losses add up to 2^25")                            \
+    X(freezes,                 "--train-only or --lora")                                           \
+    X(adapters,                "--lora")                                                           \
+    X(narrow,                  "--dtype bf16 or fp16")
 
 enum feature {
 #define X(id, name) HAS_##id,

@@ -9,6 +9,7 @@
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/loss_rule.h"
+#include "ref/model/trained.h"
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -735,6 +736,26 @@ static bool many_tokens(const struct facts *facts, struct typed *typed)
     const double tokens = (double)plan_most_sequences(facts->plan) * (double)facts->plan->S;
     return tokens * scalar_log((double)facts->plan->model.V) >= LOSS_MOST &&
            features_say(typed, "a step of %.0f tokens", tokens);
+}
+
+/* Some parameters do not train. */
+static bool freezes(const struct facts *facts, struct typed *typed)
+{
+    const struct model_config *c = &facts->plan->model;
+    if (c->trains == 0 || facts->plan->optimizer->infers) return false;
+    if (c->adapters.rank > 0) return features_say(typed, "--lora %lld", (long long)c->adapters.rank);
+    return features_say(typed, "--train-only %s", trained_text(c->trains).text);
+}
+
+static bool adapters(const struct facts *facts, struct typed *typed)
+{
+    return facts->plan->model.adapters.rank > 0 &&
+           features_say(typed, "--lora %lld", (long long)facts->plan->model.adapters.rank);
+}
+
+static bool narrow(const struct facts *facts, struct typed *typed)
+{
+    return dtype_is_narrow(facts->plan->dtype) && say_dtype(facts, typed);
 }
 
 /* ---- all ---------------------------------------------------------------------------------------- */

@@ -20,9 +20,9 @@ static void parts_along_tp(const struct plan *plan, int rank, int own[])
         own[r] = plan_expert_place(plan, mesh_neighbour(&plan->mesh, rank, TP, r), EXPERT_PARTS);
 }
 
-/* Put the rows of a microbatch into the order of the affinities.  id [n] gets the tokens, row [n] their rows, order
- * [n] the new order. */
-static void reorder(const struct plan *plan, int rank, struct intervals *rows, int32_t *id, int64_t *row,
+/* Put the rows of a microbatch into the order of the affinities.  part [n] gets the tokens' parts, row [n] their rows,
+ * order [n] the new order. */
+static void reorder(const struct plan *plan, int rank, struct intervals *rows, int32_t *part, int64_t *row,
                     int32_t *order)
 {
     int own[MESH_MOST_LISTED];
@@ -31,8 +31,8 @@ static void reorder(const struct plan *plan, int rank, struct intervals *rows, i
     parts_along_tp(plan, rank, own);
     for (int64_t i = 0, n = 0; i < rows->count; i++)
         for (int64_t at = rows->at[i].first; at < interval_end(rows->at[i]); at++, n++)
-            row[n] = at, id[n] = plan->ids[at];
-    const enum error_code e = affinity_order(plan->affinity, id, n, own, plan->mesh.size[TP], order, NULL);
+            row[n] = at, part[n] = affinity_part_at(plan->affinity, plan->ids, plan->S, at);
+    const enum error_code e = affinity_order(part, n, own, plan->mesh.size[TP], order, NULL);
     /* Rows come one by one; intervals_add joins those that stay neighbours. */
     for (int64_t i = 0; i < n && !e; i++) intervals_add(&out, (struct interval){ row[order[i]], 1 });
     intervals_free(rows);

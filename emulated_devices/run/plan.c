@@ -301,14 +301,16 @@ enum error_code plan_step(const struct train_options *options, const struct plan
     return e;
 }
 
-/* Bytes of all kinds that one device sends, of the device with most. */
-static uint64_t plan_most_sent(const struct train_record *record)
+/* Bytes, or messages, of all kinds that one device sends, of the device with most. */
+static uint64_t plan_most_sent(const struct train_record *record, bool messages)
 {
     uint64_t most = 0;
     for (int n = 0; n < folding_lives(&record->folded.folding); n++) {
         uint64_t sent = 0;
-        for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++)
-            sent += ledger_kind(&record->device[n].counted, k).bytes_sent;
+        for (enum traffic_kind k = 0; k < TRAFFIC_KIND_COUNT; k++) {
+            const struct traffic one = ledger_kind(&record->device[n].counted, k);
+            sent += messages ? one.messages_sent : one.bytes_sent;
+        }
         most = sent > most ? sent : most;
     }
     return most;
@@ -334,7 +336,9 @@ enum error_code plan_numbers_of(const struct train_options *options, struct plan
         *numbers = (struct plan_numbers){ virtual_speed_of(&planned.record), plan_fullest(&planned.record)->peak.total,
                                           options->plan.mesh.devices, planned.record.folded.crew.lives,
                                           .memory = f->profile ? f->memory[f->fullest_of] : (struct memory_of){ 0 },
-                                          .budget = report_budget(options), .sent = plan_most_sent(&planned.record),
+                                          .budget = report_budget(options),
+                                          .sent = plan_most_sent(&planned.record, false),
+                                          .messages = plan_most_sent(&planned.record, true),
                                           .computing = plan_computing(&planned.record),
                                           .goodput = report_goodput(&planned.record), .useful = 1, .alone = 1 };
     const struct packing *const packed = options->plan.lengths;

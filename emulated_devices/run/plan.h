@@ -14,6 +14,7 @@ struct plan_numbers {
     struct memory_of memory;            /* with --memory-of: of the device that needs most then; else zeros */
     uint64_t budget;                    /* bytes that a device has: --memory, or its cluster's; 0: any number */
     uint64_t sent;                      /* bytes that the device sends that sends most */
+    uint64_t messages;                  /* likewise messages */
     picoseconds computing;              /* of the step, in which a device computes: the mean of all devices */
     double goodput;                     /* with --mtbf: share of time that makes progress; else 0 */
     double useful, alone;               /* with --pack: share of tokens that are of samples; the same with a sample in

@@ -9,9 +9,11 @@
 #include "emulated_devices/run/run.h"
 #include "ref/io/samples.h"
 #include "ref/io/sha256.h"
+#include "ref/model/adapters.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/family.h"
 #include "ref/model/kinds.h"
+#include "ref/model/trained.h"
 #include "ref/optim/moments.h"
 #include "ref/optim/rates.h"
 #include <stdarg.h>
@@ -66,6 +68,11 @@ static void add_model(struct run_list *run_list, const struct model_config *conf
     }
     for (int i = 0; i < DROPOUTS; i++) add_real(run_list, dropout_name[i], dropout[i]);
     if (config->mixture.z_coefficient > 0) add_real(run_list, "--z-loss", config->mixture.z_coefficient);
+    if (config->trains) run_add(run_list, "--train-only", "%s", trained_text(config->trains).text);
+    if (config->adapters.rank == 0) return;
+    add_whole(run_list, "--lora", config->adapters.rank);
+    add_real(run_list, "--lora-alpha", config->adapters.alpha);
+    run_add(run_list, "--lora-of", "%s", adapted_text(config->adapters.of).text);
 }
 
 static void add_optimizer(struct run_list *run_list, const struct train_options *options)

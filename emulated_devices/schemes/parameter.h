@@ -22,13 +22,15 @@ struct parameter {
                                          * data scheme does not have them whole on this device (data.h) */
     int64_t counted;                    /* leading elements of the gradient that this device counts in the global norm:
                                          * each element counts on one device, apart from copies along dp */
+    int64_t own;                        /* leading elements that no earlier device along tp, or etp, has */
     int holders;                        /* places of the pipeline that hold this piece and sum its gradients: 1, or 2 if
                                          * it is tied, or its stage is held twice */
     int64_t place;                      /* offset of its first element in its unit (unit.h) */
 };
 
-/* All of a device's parameters.  They are made in turns; in each turn their indices ascend. */
-enum { PARAMETER_TURNS = 3 };
+/* All of a device's parameters.  They are made in turns, three for each of the kinds of units.h; in each turn their
+ * indices ascend. */
+enum { PARAMETER_TURNS = 9 };
 struct parameters {
     int count;
     int end[PARAMETER_TURNS];           /* how many there are after each turn; the last one is `count` */

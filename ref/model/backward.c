@@ -1,10 +1,12 @@
 /* backward.c -- computes the gradients of the one-device model's loss, after forward.c.  Files of check/, bench/,
  * verify/, ref/golden/ and other rooms call transformer_backward().  No function returns an error code. */
+#include "ref/model/adapters.h"
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/loss_rule.h"
 #include "ref/model/params.h"
 #include "ref/model/partial.h"
+#include "ref/model/trained.h"
 #include "ref/model/transformer_parts.h"
 #include <string.h>
 
@@ -322,6 +324,7 @@ void transformer_backward(struct transformer *model)
         op->scale(d_logits, d_logits, model_factor(c, FACTOR_LOGITS, d_logits.dtype));
     }
     computed_gradient(model, "logits", L, d_logits, 1);
+    adapters_merge(model);
     /* dW_head += d_logits^T lnf;  d_lnf [N,D] = d_logits W_head; a tied head adds to the embedding's gradient. */
     op->linear_backward_weight(model->g[head], pick(model->g, param_head_bias(c)), d_logits, head_input(model));
     op->linear_backward_input(first_rows(model->d_branch, model->B * model->S), d_logits, model->w[head]);
@@ -349,7 +352,10 @@ void transformer_backward(struct transformer *model)
         op->embedding_backward_weight(model->g[param_positions(c)], model->d_stream, model->positions, 0);
     take_patches(model);
     op->embedding_backward_weight(model->g[PARAM_WTE], model->d_stream, model->ids, 0);
+    adapters_split(model);
+    adapters_fold(model);
     for (int i = 0; i < model->params; i++)
-        computed_gradient(model, model->spec[i].name, model->spec[i].layer, model->g[i],
-                          model->B * model->S * (model->spec[i].role == ROLE_HEAD_NORM ? c->H : 1));
+        if (param_trains(c, &model->spec[i]))
+            computed_gradient(model, model->spec[i].name, model->spec[i].layer, model->g[i],
+                              model->B * model->S * (model->spec[i].role == ROLE_HEAD_NORM ? c->H : 1));
 }

@@ -5,6 +5,7 @@
 #include "ref/io/file_kind.h"
 #include "ref/io/options.h"
 #include "ref/io/output.h"
+#include "ref/model/adapters.h"
 #include "ref/model/families/families.h"
 #include "ref/model/kinds.h"
 #include "ref/model/sizes.h"
@@ -769,7 +770,8 @@ enum error_code model_config_check_inputs(const struct model_config *config, con
 
 enum error_code model_config_check(const struct model_config *config, struct error *err)
 {
-    enum error_code e = check_mixture(config, err);
+    enum error_code e = adapters_check(config, err);
+    if (!e) e = check_mixture(config, err);
     if (!e) e = check_sizes(config, err);
     if (!e) e = check_dense(config, err);
     if (!e) e = check_latent(config, err);

@@ -128,6 +128,14 @@ struct streams_config {
 /** The streams of a model, at least 1. */
 #define STREAMS(c) ((c)->streams.P > 1 ? (c)->streams.P : 1)
 
+/* Low-rank adapters (LoRA, arXiv:2106.09685): a matrix W [out, in] is W + alpha / rank B A, with A [rank, in] and
+ * B [out, rank].  adapters.h computes. */
+struct adapters_config {
+    int64_t rank;               /* 0: no matrix has an adapter */
+    double alpha;               /* the factor of B A is alpha / rank */
+    unsigned of;                /* which matrices: enum adapted_set of adapters.h, a bit each */
+};
+
 /* How many choices an expert keeps in a sequence of S tokens. */
 int64_t mixture_capacity(const struct mixture_config *, int64_t S);
 
@@ -142,6 +150,8 @@ struct model_config {
     struct loss_rule loss;      /* of logits: not in files; all zeros: the mean cross entropy */
     enum exact_rule exact;      /* whether sums round before they are finished (ref/exact/): not in files */
     struct attention_mask mask; /* of attention: not in files; all zeros: causal */
+    struct adapters_config adapters;    /* not in files; rank 0: none */
+    unsigned trains;            /* classes of parameters that train, a bit each (trained.h); 0: all.  Not in files */
     unsigned norm;              /* enum norm_kind: rmsnorm or layernorm, the same kind everywhere */
     unsigned positions;         /* enum position_kind: learned, added to the embedding; or rotary, in attention */
     unsigned mlp;               /* enum mlp_kind: of all layers, but of those that are dense: layer_mlp() */

@@ -1,6 +1,7 @@
 /* forward.c -- computes the one-device model's loss from ids and labels.  Files of ref/model/, check/, ref/golden/,
  * bench/ and other rooms call transformer_forward().  ERR_USAGE is for a token outside the vocabulary, or sequences
  * that the model does not take; ERR_MEMORY of the buffers. */
+#include "ref/model/adapters.h"
 #include "ref/model/kinds.h"
 #include "ref/model/latent.h"
 #include "ref/model/loss_rule.h"
@@ -314,6 +315,8 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
     if (!e) e = router_losses_begin(model, err);
     if (e) return e;
 
+    /* A matrix with an adapter is W + s B A during the passes. */
+    adapters_merge(model);
     /* The residual stream [N,D] passes through all blocks; block l writes the input of block l + 1. */
     embed(model);
     for (int l = 0; l < L; l++) {
@@ -340,6 +343,7 @@ enum error_code transformer_forward(struct transformer *model, const int32_t *id
         op->soft_cap_forward(model->capped, model->logits, c->logit_cap);
         computed(model, "capped", L, model->capped, 1);
     }
+    adapters_split(model);
     *loss = forward_loss(model);
     *loss += router_losses_end(model);
     return OK;

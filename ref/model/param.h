@@ -29,7 +29,8 @@ enum param_role {
     ROLE_SINKS,                         /* a logit of each query head */
     ROLE_HEAD_NORM,                     /* of queries, then of keys: A numbers each, the same for all heads */
     ROLE_PREFIX,                        /* keys and values of each stream before its first token */
-    ROLE_STREAMS_UP, ROLE_STREAMS_DOWN  /* what weighs the streams */
+    ROLE_STREAMS_UP, ROLE_STREAMS_DOWN, /* what weighs the streams */
+    ROLE_LOW_IN, ROLE_LOW_OUT           /* of a low-rank adapter: A, which reads what its matrix reads; and B */
 };
 
 enum { PARAM_NAME = 96, PARAM_MOST_PARTS = 3 };
@@ -92,7 +93,8 @@ static inline bool param_is_linear(const struct param_spec *spec)
 static inline bool role_is_whole(enum param_role role)
 {
     return role == ROLE_ROUTER || role == ROLE_SHARED_GATE || role == ROLE_STREAMS_UP || role == ROLE_STREAMS_DOWN ||
-           role == ROLE_HEAD_NORM || role == ROLE_LATENT || role == ROLE_LATENT_NORM;
+           role == ROLE_HEAD_NORM || role == ROLE_LATENT || role == ROLE_LATENT_NORM || role == ROLE_LOW_IN ||
+           role == ROLE_LOW_OUT;
 }
 
 /** Whether a tensor's name ends with this text.  Pure. */

@@ -2,6 +2,7 @@
  * verify/, ref/model/, model/, check/ and other rooms call these functions.  No function returns an error code. */
 #include "ref/model/kinds.h"
 #include "ref/model/naming.h"
+#include "ref/model/adapters.h"
 #include "ref/model/params.h"
 #include "ref/optim/conventions.h"
 #include <math.h>
@@ -13,7 +14,7 @@
 enum {
     LATENTS = 1, LATENT_QUERIES = 2, PLAIN_HEADS = 4, SECOND_BLOCK = 8, EXPERTS = 16, SHARED = 32, GATED_SHARED = 64,
     HEAD_NORMS = 128, STREAM_PREFIX = 256, LOGIT_SINKS = 512, NORMS_BEHIND = 1024, SECOND_NORM = 2048,
-    NOT_IN_A_LAYER = 4096
+    NOT_IN_A_LAYER = 4096, ADAPTED_QKV = 8192, ADAPTED_PROJ = 16384, ADAPTED_FEED = 32768
 };
 
 static const struct { enum param_role role; bool bias; unsigned needs; } kinds[MODEL_PARAMS] = {
@@ -29,6 +30,8 @@ static const struct { enum param_role role; bool bias; unsigned needs; } kinds[M
     [SINKS] = { ROLE_SINKS, false, LOGIT_SINKS },
     [PROJ_W] = { ROLE_ATTENTION_OUT, false, 0 },        [PROJ_B] = { ROLE_ATTENTION_OUT, true, 0 },
     [LN2_W] = { ROLE_NORM, false, SECOND_NORM },        [LN2_B] = { ROLE_NORM, true, SECOND_NORM },
+    [QKV_LOW_A] = { ROLE_LOW_IN, false, ADAPTED_QKV }, [QKV_LOW_B] = { ROLE_LOW_OUT, false, ADAPTED_QKV },
+    [PROJ_LOW_A] = { ROLE_LOW_IN, false, ADAPTED_PROJ }, [PROJ_LOW_B] = { ROLE_LOW_OUT, false, ADAPTED_PROJ },
     [AFTER1_W] = { ROLE_NORM, false, NORMS_BEHIND },    [AFTER2_W] = { ROLE_NORM, false, NORMS_BEHIND },
     [DENSE_UP_W] = { ROLE_UP, false, SECOND_BLOCK },    [DENSE_DOWN_W] = { ROLE_DOWN, false, SECOND_BLOCK },
     [SECOND_LN1_W] = { ROLE_NORM, false, SECOND_BLOCK }, [SECOND_QKV_W] = { ROLE_QKV, false, SECOND_BLOCK },
@@ -40,6 +43,8 @@ static const struct { enum param_role role; bool bias; unsigned needs; } kinds[M
     [SHARED_GATE_W] = { ROLE_SHARED_GATE, false, GATED_SHARED },
     [UP_W] = { ROLE_UP, false, 0 },                     [UP_B] = { ROLE_UP, true, 0 },
     [DOWN_W] = { ROLE_DOWN, false, 0 },                 [DOWN_B] = { ROLE_DOWN, true, 0 },
+    [UP_LOW_A] = { ROLE_LOW_IN, false, ADAPTED_FEED },  [UP_LOW_B] = { ROLE_LOW_OUT, false, ADAPTED_FEED },
+    [DOWN_LOW_A] = { ROLE_LOW_IN, false, ADAPTED_FEED }, [DOWN_LOW_B] = { ROLE_LOW_OUT, false, ADAPTED_FEED },
     [TOKENS_W] = { .role = ROLE_TOKENS },               [POSITIONS_W] = { .role = ROLE_POSITIONS },
     [FINAL_NORM_W] = { .role = ROLE_NORM },             [FINAL_NORM_B] = { ROLE_NORM, true, 0 },
     [HEAD_W] = { .role = ROLE_HEAD },                   [HEAD_B] = { ROLE_HEAD, true, 0 },
@@ -62,6 +67,11 @@ static bool is_mixture(const struct model_config *config, int64_t layer)
     return layer_mlp(config, layer) == MLP_MIXTURE;
 }
 
+static bool adapts(const struct model_config *config, enum adapted_set set)
+{
+    return config->adapters.rank > 0 && config->adapters.of & set;
+}
+
 static unsigned layer_has(const struct model_config *config, int64_t layer)
 {
     const bool experts = is_mixture(config, layer), shared = experts && config->mixture.shared > 0;
@@ -69,6 +79,8 @@ static unsigned layer_has(const struct model_config *config, int64_t layer)
            (config->shortcut ? SECOND_BLOCK : 0) | (experts ? EXPERTS : 0) | (shared ? SHARED : 0) |
            (shared && config->mixture.shared_gate ? GATED_SHARED : 0) | (config->head_norms ? HEAD_NORMS : 0) |
            (STREAMS(config) > 1 ? STREAM_PREFIX : 0) | (config->sinks ? LOGIT_SINKS : 0) |
+           (adapts(config, LOW_ON_ATTENTION) ? ADAPTED_PROJ | (LATENT(config) ? 0 : ADAPTED_QKV) : 0) |
+           (adapts(config, experts ? LOW_ON_EXPERTS : LOW_ON_FEED) ? ADAPTED_FEED : 0) |
            (config->norms_at == NORMS_AROUND ? NORMS_BEHIND : 0)
                | (config->parallel && !config->two_norms ? 0 : SECOND_NORM);
 }
@@ -321,8 +333,35 @@ static const struct names *names_of(const struct model_config *config, const str
                                                                                    : &naming->expert_down_bias;
 }
 
+static const enum block_param adapted[BLOCK_PARAMS] = {
+    [QKV_LOW_A] = QKV_W, [QKV_LOW_B] = QKV_W, [PROJ_LOW_A] = PROJ_W, [PROJ_LOW_B] = PROJ_W,
+    [UP_LOW_A] = UP_W, [UP_LOW_B] = UP_W, [DOWN_LOW_A] = DOWN_W, [DOWN_LOW_B] = DOWN_W,
+};
+
+static struct param_spec block_param(const struct model_config *config, int layer, int expert, enum block_param param);
+
+/* A matrix of an adapter has its matrix's name, with lora_A or lora_B as in peft, and peft's initial values: A is
+ * uniform, B is 0. */
+static struct param_spec adapter_param(const struct model_config *config, int layer, int expert,
+                                       enum block_param param)
+{
+    const struct param_spec of = block_param(config, layer, expert, adapted[param]);
+    const bool in = kinds[param].role == ROLE_LOW_IN;
+    const int64_t rank = config->adapters.rank;
+    char before[PARAM_NAME];
+    params_join(before, sizeof before, of.name, "", "");
+    before[strlen(before) - strlen(".weight")] = 0;
+    struct param_spec s = params_make(before, in ? ".lora_A.weight" : ".lora_B.weight", kinds[param].role, layer,
+                                      in ? rank : of.dim[0], in ? of.dim[1] : rank,
+                                      in ? 1 / sqrt((double)of.dim[1]) : 0);
+    s.uniform = in, s.expert = expert;
+    params_add_part(&s, "", "", s.name, s.dim[0]);
+    return s;
+}
+
 static struct param_spec block_param(const struct model_config *config, int layer, int expert, enum block_param param)
 {
+    if (adapted[param]) return adapter_param(config, layer, expert, param);
     const double std = config->init_std, layers = config->initial == INITIAL_SCALED ? (double)config->L : 0.5;
     /* GPT-2 draws matrices into the residual stream with std / sqrt(2 L); 0.5 makes the divisor 1. */
     const double into_residual = std / sqrt(2 * layers);
@@ -371,8 +410,10 @@ static struct param_spec block_param(const struct model_config *config, int laye
     return s;
 }
 
-/* The parameter at this index of a block. */
-static struct param_spec param_in_block(const struct model_config *config, int layer, int place)
+/* An index of a block stands for a parameter, perhaps of an expert; -1: of none. */
+struct in_block { enum block_param param; int expert; };
+
+static struct in_block params_in_block(const struct model_config *config, int layer, int place)
 {
     const uint64_t set = params_of(config, layer);
     const int first = params_before(set, UP_W), each = expert_params(set);
@@ -380,7 +421,14 @@ static struct param_spec param_in_block(const struct model_config *config, int l
     const int at = of_expert ? first + (place - first) % each : place;
     enum block_param p = 0;
     while (!has(set, p) || params_before(set, p) != at) p++;
-    return block_param(config, layer, of_expert ? (place - first) / each : -1, p);
+    return (struct in_block){ p, of_expert ? (place - first) / each : -1 };
+}
+
+/* The parameter at this index of a block. */
+static struct param_spec param_in_block(const struct model_config *config, int layer, int place)
+{
+    const struct in_block at = params_in_block(config, layer, place);
+    return block_param(config, layer, at.expert, at.param);
 }
 
 struct param_spec model_router_bias(const struct model_config *config, int64_t layer)
@@ -459,10 +507,21 @@ static int layer_at(const struct model_config *config, const struct block_sizes 
     return (int)first;
 }
 
+int param_adapted(const struct model_config *config, int index)
+{
+    const struct block_sizes each = sizes_of_blocks(config);
+    const int place = index - first_block(config), layer = layer_at(config, &each, place);
+    if (config->adapters.rank == 0 || place < 0 || place >= before_layer(config, &each, config->L)) return -1;
+    const struct in_block at = params_in_block(config, layer, place - before_layer(config, &each, layer));
+    if (!adapted[at.param]) return -1;
+    return at.expert < 0 ? param_of_block(config, layer, adapted[at.param])
+                         : param_of_expert(config, layer, at.expert, adapted[at.param]);
+}
+
 /* Inputs of the layer whose weight or bias this is; 0: no layer's. */
 static int64_t inputs_of(const struct model_config *config, const struct param_spec *spec)
 {
-    if (spec->role == ROLE_PREFIX) return 0;
+    if (spec->role == ROLE_PREFIX || spec->role == ROLE_LOW_IN || spec->role == ROLE_LOW_OUT) return 0;
     if (spec->ndim == 2) return spec->dim[1];
     switch (spec->role) {
     case ROLE_QKV: case ROLE_UP: case ROLE_HEAD: case ROLE_ROUTER: case ROLE_LATENT: case ROLE_STREAMS_DOWN:

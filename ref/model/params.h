@@ -13,14 +13,16 @@ struct model_config;            /* config.h */
  * at the end of the block; its dense layers have them once.  Those of a layer with a shortcut are DENSE_UP_W to
  * SECOND_DOWN_W; the last six are of its second block.  AFTER1_W and AFTER2_W are of norms after attention and the
  * feed-forward, beside those before them; with norms after alone these are LN1_W and LN2_W.  A bias follows its weight.
- * What stands behind BLOCK_PARAMS is outside of blocks. */
+ * The matrices of an adapter are LOW_A and LOW_B of its matrix.  What stands behind BLOCK_PARAMS is outside of
+ * blocks. */
 enum block_param {
     NO_PARAM,
     LN1_W, LN1_B, Q_LATENT_W, Q_LATENT_B, Q_NORM_W, QUERIES_W, KV_LATENT_W, KV_LATENT_B, KV_NORM_W, KEYS_VALUES_W,
-    QKV_W, QKV_B, HEAD_NORM_W, PREFIX, SINKS, PROJ_W, PROJ_B, AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W,
-    DENSE_DOWN_W,
+    QKV_W, QKV_B, HEAD_NORM_W, PREFIX, SINKS, PROJ_W, PROJ_B, QKV_LOW_A, QKV_LOW_B, PROJ_LOW_A, PROJ_LOW_B,
+    AFTER1_W, LN2_W, LN2_B, AFTER2_W, DENSE_UP_W, DENSE_DOWN_W,
     SECOND_LN1_W, SECOND_QKV_W, SECOND_PROJ_W, SECOND_LN2_W, SECOND_UP_W, SECOND_DOWN_W, ROUTER_W, ROUTER_B,
-    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, BLOCK_PARAMS,
+    SHARED_UP_W, SHARED_DOWN_W, SHARED_GATE_W, UP_W, UP_B, DOWN_W, DOWN_B, UP_LOW_A, UP_LOW_B, DOWN_LOW_A, DOWN_LOW_B,
+    BLOCK_PARAMS,
     TOKENS_W, POSITIONS_W, FINAL_NORM_W, FINAL_NORM_B, HEAD_W, HEAD_B, STREAMS_UP_W, STREAMS_UP_B, STREAMS_DOWN_W,
     STREAMS_DOWN_B, MODEL_PARAMS
 };
@@ -58,6 +60,8 @@ int param_of_model(const struct model_config *, int64_t layer, enum block_param)
 int param_bias(const struct model_config *, int64_t layer, enum block_param);           /* of a weight */
 int param_final_norm(const struct model_config *);
 int param_final_bias(const struct model_config *);
+/* The matrix whose adapter has this parameter, an A or a B; -1: it is of no adapter.  B follows A in the list. */
+int param_adapted(const struct model_config *, int index);
 int param_of_mean(const struct model_config *, int i);          /* what weighs the streams: W1, b1, W2, b2 */
 int param_head(const struct model_config *);
 int param_head_bias(const struct model_config *);

@@ -1,6 +1,7 @@
 /* transformer.c -- opens and closes the one-device model: its memory, weights and gradients.  Files of verify/,
  * ref/golden/, check/, run/ and other rooms call these functions.  ERR_USAGE is for a format without operations;
  * ERR_MEMORY, after which nothing is left to close. */
+#include "ref/model/adapters.h"
 #include "ref/model/attention_mask.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
@@ -298,6 +299,7 @@ enum error_code transformer_open(struct transformer *model, const struct model_c
             && transformer_make(&model->g[i], config->exact ? EXACT : dtype, s.dim[0], s.dim[1]);
         if (ok) param_init(&s, seed, dtype, 0, tensor_count(model->w[i]), model->w[i].data);
     }
+    ok = ok && adapters_open(model);
     if (!ok) {
         transformer_close(model);
         return fail(err, ERR_MEMORY, "the one-device model %s has no memory for %lld parameters", config->name,
@@ -323,6 +325,7 @@ enum error_code transformer_keep_gradients_in(struct transformer *model, enum dt
 void transformer_close(struct transformer *model)
 {
     drop_buffers(model);
+    adapters_close(model);
     for (int i = 0; i < model->params; i++) {
         if (model->w) transformer_drop(&model->w[i]);
         if (model->g) transformer_drop(&model->g[i]);

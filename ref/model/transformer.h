@@ -104,6 +104,8 @@ struct transformer {
     struct tensor d_shared_up, d_shared_act, d_shared, d_gate;  /* of shared experts: as up, act, [N,D], [N,1] */
     struct tensor d_router, d_weights, d_rows;  /* of a mixture: [N,E], [N,k], [Nk,D] */
     struct tensor branch;                       /* scratch of forward, and of partial.h in backward: [N,D] */
+    void **apart;                               /* [params] of a matrix with an adapter: the memory of its merged form,
+                                                 * or during a pass its own (adapters.h); NULL: no adapters */
     double *own_divisors;                       /* [B*S] of the batch, by the config's loss rule; NULL: the usual one */
     int64_t counted;                            /* labels of the batch that are not ignored */
     int64_t balance_groups;                     /* of the last forward: balance.h; its losses are groups x those of a

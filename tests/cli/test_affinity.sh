@@ -62,6 +62,9 @@ test_refusals() {
     echo '{"parts": 2, "part_of_token": [0, 1, 2]}' >bad
     run "${words[@]}" --dispatch speculative --affinity bad;        expect_status 2
     expect_error '--affinity bad: part_of_token\[2\]: must be a part, 0 to 1, or -1'
+    echo '{"parts": 2, "part_of_token": [0, 1], "pairs": [[1, 0, 1], [0, 1, 1]]}' >unsorted
+    run "${words[@]}" --dispatch speculative --affinity unsorted;   expect_status 2
+    expect_error '--affinity unsorted: pairs\[1\]: must be two tokens, 0 to 1, and a part, and stand in order'
     echo '{"parts": 2, "part_of_token": [0, 1]}' >short
     run "${words[@]}" --dispatch speculative --affinity short;      expect_status 2
     expect_error '--affinity: the file has 2 tokens, and --model mixtral-tiny has 256'

@@ -5,6 +5,7 @@
  * Rows sent to other devices are counted in a run, and once more from the one-device model's choices and the table.
  * That results do not depend on the table is in the cases of every layout: case_take_experts.
  */
+#include "emulated_devices/schemes/experts/affinity_pairs.h"
 #include "emulated_devices/schemes/experts/cocluster.h"
 #include "emulated_devices/verify/cases/case.h"
 #include "ref/io/output.h"
@@ -25,20 +26,21 @@ static int64_t below(int64_t n) { return (int64_t)(random_uniform(7, 1, drawn++)
 /* Every row is somewhere; those of a block ascend; as many as have room are where their experts are. */
 static void check_order(const struct affinity *a, const int32_t *id, int64_t n, const int own[], int devices)
 {
-    int32_t order[MOST];
+    int32_t order[MOST], part_of[MOST + 1];
     int64_t right = 0, most = 0, seen[MOST] = { 0 };
-    assert_int_equal(affinity_order(a, id, n, own, devices, order, &err), OK);
+    for (int64_t i = 0; i < n; i++) part_of[i] = affinity_part_at(a, id, MOST, i);
+    assert_int_equal(affinity_order(part_of, n, own, devices, order, &err), OK);
     for (int r = 0; r < devices; r++) {
         const struct interval block = block_at(n, devices, r);
         for (int64_t i = block.first; i < interval_end(block); i++) {
             assert_true(i == block.first || order[i] > order[i - 1]);
             seen[order[i]]++;
-            right += a->part[id[order[i]]] == own[r];
+            right += part_of[order[i]] == own[r];
         }
     }
     for (int part = 0; part < a->parts; part++) {
         int64_t wish = 0, room = 0;
-        for (int64_t i = 0; i < n; i++) wish += a->part[id[i]] == part;
+        for (int64_t i = 0; i < n; i++) wish += part_of[i] == part;
         for (int r = 0; r < devices; r++) room += own[r] == part ? block_at(n, devices, r).count : 0;
         most += wish < room ? wish : room;
     }
@@ -54,7 +56,8 @@ static void test_rows_are_where_their_experts_are(void **state)
         int own[8];
         const int parts = 1 + (int)below(6), devices = 1 + (int)below(8);
         const int64_t n = below(MOST);
-        const struct affinity a = { 10, parts, part };
+        struct affinity_pair pair[3] = { { 1, 4, 0 }, { 2, 2, parts - 1 }, { 7, 0, parts / 2 } };
+        const struct affinity a = { 10, parts, part, i % 4, pair };
         for (int v = 0; v < 10; v++) part[v] = (int32_t)below(parts + 1) - 1;
         for (int64_t j = 0; j < n; j++) id[j] = (int32_t)below(10);
         for (int r = 0; r < devices; r++) own[r] = (int)below(parts);
@@ -65,7 +68,8 @@ static void test_rows_are_where_their_experts_are(void **state)
 static void test_a_file_holds_the_table(void **state)
 {
     static int32_t part[] = { 3, -1, 0, 2, 2 };
-    const struct affinity a = { 5, 4, part };
+    static struct affinity_pair pair[] = { { 0, 3, 1 }, { 2, 0, 3 }, { 2, 4, 0 } };
+    const struct affinity a = { 5, 4, part, 3, pair };
     struct affinity again;
     char path[600];
     (void)state;
@@ -73,7 +77,53 @@ static void test_a_file_holds_the_table(void **state)
     ASSERT_ALL(affinity_write(&a, path, &err) == OK && affinity_read(&again, path, &err) == OK, "%s", err.text);
     remove(path);
     assert_true(again.V == a.V && again.parts == a.parts && memcmp(again.part, part, sizeof part) == 0);
+    assert_true(again.pairs == 3 && memcmp(again.pair, pair, sizeof pair) == 0);
     affinity_free(&again);
+}
+
+/* ---- pairs of tokens --------------------------------------------------------------------------------------------- */
+
+/* A token's experts follow from the token before it alone: by itself it says nothing, behind another all. */
+static void test_planted_pairs_are_found(void **state)
+{
+    enum { V = 12, P = 3 };
+    struct pair_counts counts = { .V = V, .parts = P };
+    int32_t part[V], ids[2];
+    double share[V * P];
+    struct affinity a = { V, P, part };
+    (void)state;
+    for (int v = 0; v < V; v++) part[v] = 0;
+    for (int i = 0; i < V * P; i++) share[i] = 1.0 / P;
+    for (int before = 0; before < V; before++)
+        for (int v = 0; v < V; v++)
+            for (int n = 0; n < 50; n++)
+                assert_int_equal(pair_counts_add(&counts, before, v, (before + v) % P, &err), OK);
+    /* Seen once, against all that is known of the token. */
+    share[5 * P] = 0.9, share[5 * P + 1] = share[5 * P + 2] = 0.05;
+    assert_int_equal(pair_counts_list(&counts, share, &a, &err), OK);
+    assert_int_equal(a.pairs, V * V - V * V / P);       /* the others say what the token says */
+    for (ids[0] = 0; ids[0] < V; ids[0]++)
+        for (ids[1] = 0; ids[1] < V; ids[1]++) {
+            assert_int_equal(affinity_part_at(&a, ids, 2, 1), (ids[0] + ids[1]) % P);
+            assert_int_equal(affinity_part_at(&a, ids, 1, 1), 0);       /* the first of its sequence */
+        }
+    free(a.pair), pair_counts_free(&counts);
+}
+
+/* What was seen once does not count against what is known of the token. */
+static void test_rare_pairs_say_what_the_token_says(void **state)
+{
+    struct pair_counts counts = { .V = 4, .parts = 2 };
+    int32_t part[4] = { 0, 0, 0, 0 };
+    const double share[8] = { 0.9, 0.1, 0.9, 0.1, 0.9, 0.1, 0.9, 0.1 };
+    struct affinity a = { 4, 2, part };
+    (void)state;
+    assert_int_equal(pair_counts_add(&counts, 1, 2, 1, &err), OK);
+    for (int n = 0; n < 100; n++) assert_int_equal(pair_counts_add(&counts, 3, 1, 1, &err), OK);
+    assert_int_equal(pair_counts_list(&counts, share, &a, &err), OK);
+    assert_int_equal(a.pairs, 1);
+    assert_true(a.pair[0].before == 3 && a.pair[0].token == 1 && a.pair[0].part == 1);
+    free(a.pair), pair_counts_free(&counts);
 }
 
 /* ---- grouping ---------------------------------------------------------------------------------------------------- */
@@ -230,11 +280,15 @@ static int32_t part_of_expert(const struct plan *p, int64_t expert)
     return part;
 }
 
-/* Rows that go to other devices in all layers, by the one-device model's choices; in `seen`, what tokens chose. */
+/* Choices of tokens behind others, by part. */
+static uint32_t behind[MOST][MOST][8];
+
+/* Rows that go to other devices in all layers, by the one-device model's choices; in `seen`, what tokens chose, in
+ * `behind` what they chose behind others. */
 static int64_t rows_by_choices(const struct plan *p, struct activations *seen)
 {
     const int64_t N = p->B * p->S, k = p->model.mixture.k;
-    int32_t *const ids = malloc((size_t)(3 * N) * sizeof *ids), *const order = ids + 2 * N;
+    int32_t *const ids = malloc((size_t)(4 * N) * sizeof *ids), *const order = ids + 2 * N, *const part = ids + 3 * N;
     struct transformer m;
     int own[MESH_MOST_LISTED];
     int64_t rows = 0;
@@ -244,7 +298,8 @@ static int64_t rows_by_choices(const struct plan *p, struct activations *seen)
     assert_int_equal(transformer_open(&m, &p->model, F64, p->seed, &err), OK);
     assert_int_equal(transformer_forward(&m, ids, ids + N, p->B, p->S, &loss, &err), OK);
     for (int r = 0; r < test_size; r++) own[r] = r;
-    assert_int_equal(affinity_order(p->affinity, ids, N, own, test_size, order, &err), OK);
+    for (int64_t i = 0; i < N; i++) part[i] = affinity_part_at(p->affinity, ids, p->S, i);
+    assert_int_equal(affinity_order(part, N, own, test_size, order, &err), OK);
     for (int r = 0; r < test_size; r++)
         for (int64_t l = 0; l < p->model.L; l++)
             for (int64_t i = block_start(N, test_size, r); i < block_start(N, test_size, r + 1); i++)
@@ -252,6 +307,8 @@ static int64_t rows_by_choices(const struct plan *p, struct activations *seen)
                     const int64_t expert = ((const int32_t *)m.block[l].experts.data)[order[i] * k + c];
                     rows += part_of_expert(p, expert) != r;
                     seen->count[(l * seen->V + ids[order[i]]) * seen->E + expert]++;
+                    if (order[i] % p->S > 0)
+                        behind[ids[order[i] - 1]][ids[order[i]]][part_of_expert(p, expert)]++;
                 }
     transformer_close(&m), free(ids);
     return rows;
@@ -273,16 +330,32 @@ static int64_t rows_of_run(struct plan *p)
     return (int64_t)rows;
 }
 
-/* Tables of groups that were found, of nothing, and of the worst device for each token. */
+/* For each pair of the batch the part that it chose most. */
+static int64_t list_behind(int64_t V, struct affinity_pair *pair)
+{
+    int64_t n = 0;
+    for (int32_t before = 0; before < V; before++)
+        for (int32_t v = 0; v < V; v++) {
+            int32_t best = 0;
+            for (int32_t r = 1; r < test_size; r++)
+                if (behind[before][v][r] > behind[before][v][best]) best = r;
+            if (behind[before][v][best] > 0) pair[n++] = (struct affinity_pair){ before, v, best };
+        }
+    return n;
+}
+
+/* Tables of groups that were found, of nothing, of the worst device for each token, and of pairs beside the first. */
 static void test_rows_sent_follow_the_table(void **state)
 {
     static int32_t part[3][MOST];
     static uint32_t count[9 * MOST * 8];
     static const char *const tensors[] = { "1d", "1d-sp" };
-    struct affinity a[3];
-    int64_t sent[3];
+    static struct affinity_pair pair[MOST * MOST];
+    struct affinity a[4];
+    int64_t sent[4];
     (void)state;
     struct plan p = tensor_plan("1d", NULL);
+    memset(behind, 0, sizeof behind);
     struct activations seen = { p.model.L, p.model.V, p.model.mixture.E, count };
     for (int i = 0; i < 3; i++) {
         a[i] = (struct affinity){ p.model.V, test_size, part[i] };
@@ -300,14 +373,20 @@ static void test_rows_sent_follow_the_table(void **state)
             if (of[r] < of[part[2][v]]) part[2][v] = r;
         }
     }
+    a[3] = a[1], a[3].pair = pair, a[3].pairs = list_behind(p.model.V, pair);
+    assert_true(a[3].pairs > 0);
     for (int t = 0; t < 2; t++) {
-        for (int i = 0; i < 3; i++) {
+        for (int i = 0; i < 4; i++) {
             p = tensor_plan(tensors[t], &a[i]);
             const int64_t formula = rows_by_choices(&p, &seen);
             sent[i] = rows_of_run(&p);
             ASSERT_ALL(sent[i] == formula, "%s, table %d: %lld rows go to other devices; by the choices %lld",
                        tensors[t], i, (long long)sent[i], (long long)formula);
         }
+        /* Where devices have no room for all rows that want to be there, a better table may send a few more. */
+        ASSERT_ALL(test_size == 1 || (sent[3] < sent[0] && sent[3] != sent[1]),
+                   "%s: %lld rows are sent with pairs, %lld without, %lld without a table", tensors[t],
+                   (long long)sent[3], (long long)sent[1], (long long)sent[0]);
         ASSERT_ALL(test_size == 1 || (sent[1] < sent[0] && sent[0] < sent[2]), "%s: %lld rows are sent with a good "
                    "table, %lld without one, %lld with the worst", tensors[t], (long long)sent[1], (long long)sent[0],
                    (long long)sent[2]);
@@ -318,6 +397,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = { MPI_TEST(test_rows_are_where_their_experts_are),
                                         MPI_TEST(test_a_file_holds_the_table),
+                                        MPI_TEST(test_planted_pairs_are_found),
+                                        MPI_TEST(test_rare_pairs_say_what_the_token_says),
                                         MPI_TEST(test_planted_groups_are_found),
                                         MPI_TEST(test_small_cases_are_near_the_best), MPI_TEST(test_uneven_parts),
                                         MPI_TEST(test_loads_have_a_limit),

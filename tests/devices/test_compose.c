@@ -9,7 +9,9 @@
 #undef fail
 #include "emulated_devices/plan/compose.h"
 #include "emulated_devices/verify/cases/case.h"
+#include "ref/model/adapters.h"
 #include "ref/model/kinds.h"
+#include "ref/model/trained.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -188,6 +190,11 @@ static void take(struct plan *p, enum feature f)
     case HAS_recompute: p->recompute = "full"; break;
     case HAS_loss_scale: p->loss_scale = 1024; break;
     case HAS_needs_loss_scale: p->dtype = F16; break;
+    case HAS_freezes: p->model.trains = 1u << CLASS_NORMS; break;
+    case HAS_adapters:
+        p->model.adapters = (struct adapters_config){ 2, 1, LOW_ON_ATTENTION }, p->model.trains = 1u << CLASS_ADAPTERS;
+        break;
+    case HAS_narrow: p->dtype = BF16; break;
     case HAS_narrow_gradients: p->dtype = BF16, p->data.narrow_gradients = true; break;
     case HAS_skips_stages: p->schedule = "skippipe", split(p, PP, 4); break;
     case HAS_experts_apart: case HAS_experts_predicted:

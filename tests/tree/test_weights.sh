@@ -4,14 +4,14 @@
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
 : "${BUILD:=build}"
-limits='ref/model/config.h 470
-ref/model/kinds.h 97
-ref/model/params.h 123
+limits='ref/model/config.h 474
+ref/model/kinds.h 98
+ref/model/params.h 125
 ref/model/options.def 40
 ref/model/node.h 40
-ref/model/op.h 246
+ref/model/op.h 248
 ref/model/families/families.def 8
-ref/model/transformer.h 189
+ref/model/transformer.h 191
 ref/model/mezo.h 5
 ref/optim/galore.h 19
 ref/optim/rates.h 8'

@@ -323,13 +323,14 @@ static enum error_code side_number(struct side *side, const char *gain, double *
     if (strcmp(gain, "seq") == 0) return side_most(side, "--seq", number, err);
     const enum error_code e = side_plan(side, &numbers, err);
     if (!e) *number = strcmp(gain, "rate") == 0 ? numbers.speed.tokens
-                    : 1 / (double)(strcmp(gain, "memory") == 0 ? numbers.peak : numbers.sent);
+                    : 1 / (double)(strcmp(gain, "memory") == 0 ? numbers.peak
+                                   : strcmp(gain, "messages") == 0 ? numbers.messages : numbers.sent);
     return e;
 }
 
 static bool is_gain(const char *word)
 {
-    static const char *const gains[] = { "batch", "seq", "rate", "memory", "bytes" };
+    static const char *const gains[] = { "batch", "seq", "rate", "memory", "bytes", "messages" };
     for (size_t i = 0; i < sizeof gains / sizeof *gains; i++)
         if (strcmp(word, gains[i]) == 0) return true;
     return false;
@@ -340,7 +341,8 @@ enum error_code quantity_planned_gain(struct claim *claim, const struct claims_s
     struct side first = { .setting = setting }, other = { .setting = setting };
     const char *const gain = claim_word(claim, "--gain");
     double ours = 0, theirs = 0;
-    if (!is_gain(gain)) return fail(err, ERR_USAGE, "--gain %s: must be batch, seq, rate, memory or bytes", gain);
+    if (!is_gain(gain))
+        return fail(err, ERR_USAGE, "--gain %s: must be batch, seq, rate, memory, bytes or messages", gain);
     if (setting->plan == NULL) return fail(err, ERR_USAGE, "claims of planned steps need a planner");
     first.words = planned_words(first.word, claim, false), other.words = planned_words(other.word, claim, true);
     enum error_code e = side_number(&first, gain, &ours, err);

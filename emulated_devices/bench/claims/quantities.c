@@ -35,8 +35,11 @@ const struct quantity quantities[] = {
     { "planned-packing", "times as many tokens of samples a second as with a sample in each sequence",
       quantity_planned_packing },
     { "planned-gain",
-      "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes",
+      "how many times as much as with --other-FLAG: --gain batch or seq that fits, rate; or as little: memory, bytes, "
+      "messages",
       quantity_planned_gain },
+    { "elastic-tasks", "times as many samples a second of each device as with a device a task: --tasks on --on devices",
+      quantity_elastic_tasks },
     { "save-bytes", "GB of a checkpoint of a GPT, with --bytes of each parameter", quantity_save_bytes },
     { "save-hidden", "time in which a device's share is copied to the host, in per cent of the passes that hide it",
       quantity_save_hidden },

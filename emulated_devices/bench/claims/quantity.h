@@ -24,6 +24,7 @@ quantity_fn quantity_bubble, quantity_zero_memory, quantity_activations, quantit
             quantity_planned_seconds, quantity_planned_milliseconds, quantity_gpt_milliseconds,
             quantity_planned_tokens, quantity_planned_rate, quantity_planned_utilization, quantity_planned_memory,
             quantity_planned_order, quantity_planned_packing, quantity_planned_gain, quantity_planned_goodput,
+            quantity_elastic_tasks,
             quantity_save_bytes, quantity_save_hidden, quantity_save_gain;
 
 /** Read a claim's words into a table of options, as a command reads its own. */

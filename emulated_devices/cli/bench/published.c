@@ -71,8 +71,8 @@ static enum error_code published_compare(const struct asked *asked, cJSON *secti
     static const char *const names[] = {
         "zero-bubble", "zero-memory", "activations", "llama3", "plan-2021", "plan-2022", "megatron-starts",
         "megatron-core-starts", "vtrain-node",
-        "vtrain-cluster", "plan-orders", "dcp-masks", "modalities", "modalities-packed", "megatron-core",
-        "dgx-cloud", "nemo", "torchtitan", "nanotron", "kempner",
+        "vtrain-cluster", "plan-orders", "dcp-masks", "modalities", "modalities-packed", "se-moe-fused",
+        "se-moe-elastic", "megatron-core", "dgx-cloud", "nemo", "torchtitan", "nanotron", "kempner",
         "torchtitan-memory", "nanotron-memory", "kempner-memory", "goodput", "saves-bytes",
         "saves-hidden", "saves-gain" };
     struct claims claims;

@@ -12,7 +12,7 @@
     "--offload-slice", "--offload-stride", "--grad-dtype", "--loss-scale", "--dropout",             \
     "--router-speed", "--optimizer", "--mezo-eps", "--perturb", "--lr", "--min-lr", "--warmup",     \
     "--lr-steps", "--lr-schedule", "--lr-decay", "--clip", "--weight-decay", "--beta1", "--beta2",  \
-    "--eps", "--as", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
+    "--eps", "--as", "--train-only", "--rank", "--refresh", "--galore-scale", "--history", "--damping",             \
     "--timeline", "--dump", "--dump-passes", "--dump-steps", "--isolate", "--paranoid", "--save",   \
     "--record", "--disturb", "--sharded", "--save-async", "--lose", "--raise", "--elastic",        \
     "--survive", "--save-every",                                                                    \

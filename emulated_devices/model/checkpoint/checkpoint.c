@@ -47,6 +47,17 @@ static enum error_code read_boxes(struct checkpoint_source *source, const struct
     return e;
 }
 
+/* A model that is saved without adapters gets new ones: whether the files have neither matrix of one. */
+static bool is_new_adapter(const struct checkpoint_source *source, const struct param_spec *spec)
+{
+    char other[PARAM_NAME];
+    if (spec->role != ROLE_LOW_IN && spec->role != ROLE_LOW_OUT) return false;
+    snprintf(other, sizeof other, "%s", spec->name);
+    char *const letter = strstr(other, ".lora_") + strlen(".lora_");
+    *letter = *letter == 'A' ? 'B' : 'A';
+    return !source_has(source, spec->name) && !source_has(source, other);
+}
+
 /* A device reads what it keeps: of weights all with which it computes; the masters are among them.  The rest of the
  * piece is zeros, which nobody takes. */
 static enum error_code read_own(struct trainer *trainer, struct checkpoint_source *source,
@@ -58,7 +69,7 @@ static enum error_code read_own(struct trainer *trainer, struct checkpoint_sourc
     const enum dtype format = data_format(&trainer->data, weights ? KIND_MASTER : kind);
     struct boxes boxes = { 0 };
     struct holding held;
-    if (spec.ndim == 0) return OK;
+    if (spec.ndim == 0 || (weights && is_new_adapter(source, &spec))) return OK;
     enum error_code e = holding_of(trainer, trainer->comm->rank, parameter->index, parameter->tile,
                                    weights ? KIND_WEIGHT : kind, &held, err);
     if (e) return e;

@@ -58,6 +58,7 @@ struct linked_node {
                                          * backward for the inputs for that for the weights */
     int dx[NODE_INPUTS], dy;            /* where gradients of the inputs are written; the gradient of the output */
     int before[NODE_INPUTS];            /* where an input's gradient is before this node's is added to it */
+    bool still;                         /* its parameters do not train: no pass computes their gradients */
     int middle, end;                    /* of a node that runs in three parts: the nodes before which the second and the
                                          * third run forward; 0: it runs at once */
 };

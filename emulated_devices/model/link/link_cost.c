@@ -67,6 +67,7 @@ static void enter_lists(struct forecast *forecast, const struct linked *linked, 
         for (int i = 0; i < linked->list[which].count; i++) {
             const struct part_step step = linked->list[which].step[i];
             if (step.kind != STEP_RUN || (which == LIST_AGAIN && is_left_out(&linked->node[step.at], seams))) continue;
+            if (which == LIST_WEIGHT && linked->node[step.at].still) continue;
             enter_node(forecast, linked->node[step.at].is, pass_of[which], seams,
                        link_cost_rows_of(linked, &linked->node[step.at], &seams->cp, N));
         }

@@ -156,6 +156,8 @@ static enum error_code run_step(struct stage *stage, struct microbatch *micro, c
     default: break;
     }
     const struct linked_node *n = &part->linked.node[step.at];
+    /* Where gradients of patches leave the stream, the embedding's pass runs in any case. */
+    if (which == LIST_WEIGHT && n->still && n->is->op != OP_EMBED) return OK;
     if (stage_skips(stage, micro)) return OK;
     /* A node in three parts: it sends at its own place, computes and takes results at later ones. */
     const bool parts = n->end > 0 && (which == LIST_FORWARD || which == LIST_INPUT);

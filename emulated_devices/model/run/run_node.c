@@ -96,7 +96,8 @@ static enum error_code embed_weight(const struct node_call *call, struct error *
     const struct tensor dy = buffer(call, call->node->dy);
     visit_patches(call, dy, call->micro->d_patches, false);
     clear_patches(call, dy);
-    const enum error_code e = tokens_backward_weight(call->stage, matrix(call), dy, call->micro->ids, err);
+    const enum error_code e = call->node->still ? OK
+        : tokens_backward_weight(call->stage, matrix(call), dy, call->micro->ids, err);
     /* The rows get their gradients back. */
     visit_patches(call, dy, call->micro->d_patches, true);
     return e;

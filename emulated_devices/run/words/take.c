@@ -361,7 +361,7 @@ static enum error_code take_check(struct train_options *options, const struct tr
          words->pad_vocabulary || options->trace || words->batch ||
          words->seq || words->lr >= 0 || words->clip >= 0 || words->decay >= 0 || moments_given(&words->moments) ||
          words->dropout >= 0 || words->untied || m->router || m->z_loss >= 0 || m->zero || m->top_p > 0 || m->streams ||
-         m->prefix || words->as || words->balance_over || words->mask))
+         m->prefix || m->rank || m->trained || words->as || words->balance_over || words->mask))
         return fail(err, ERR_USAGE,
                     "--check %s: the golden file says what is trained; of the model, the text and the training only "
                     "--optimizer can be chosen",

@@ -4,8 +4,10 @@
 #include "emulated_devices/run/words/words.h"
 #include "emulated_devices/weather/learner.h"
 #include "ref/io/output.h"
+#include "ref/model/adapters.h"
 #include "ref/model/family.h"
 #include "ref/model/kinds.h"
+#include "ref/model/trained.h"
 #include "ref/optim/rates.h"
 #include "ref/routers/router.h"
 #include <stdlib.h>
@@ -74,11 +76,32 @@ static enum error_code take_streams(struct model_config *config, const struct mo
     return OK;
 }
 
+#define USUAL_ALPHA 2.0                 /* times the rank: as Uni-MoE's scripts, and most of peft's examples */
+
+/* Adapters, and which parameters train: with adapters these alone, if --train-only says no more. */
+static enum error_code take_trained(struct model_config *config, const struct model_flags *flags, struct error *err)
+{
+    const bool mixture = config->mlp == MLP_MIXTURE,
+               dense = !mixture || layer_set_count(&config->dense.at, config->L) > 0;
+    struct adapters_config *const a = &config->adapters;
+    enum error_code e = OK;
+    if (flags->rank == 0 && (flags->alpha > 0 || flags->adapted))
+        return fail(err, ERR_USAGE, "--lora-%s: needs --lora RANK", flags->alpha > 0 ? "alpha" : "of");
+    if (flags->rank > 0)
+        *a = (struct adapters_config){ flags->rank, flags->alpha > 0 ? flags->alpha : USUAL_ALPHA * flags->rank,
+                                       LOW_ON_ATTENTION | (mixture ? LOW_ON_EXPERTS : 0) | (dense ? LOW_ON_FEED : 0) };
+    if (flags->rank > 0 && flags->adapted) e = adapted_read(&a->of, flags->adapted, err);
+    config->trains = flags->rank > 0 ? 1u << CLASS_ADAPTERS : 0;
+    if (!e && flags->trained) e = fail_about(err, trained_read(&config->trains, flags->trained, err), "--train-only");
+    return e ? e : adapters_check(config, err);
+}
+
 enum error_code take_changes(struct model_config *config, const struct model_flags *flags, struct error *err)
 {
     enum error_code e = take_router(config, flags, err);
     if (!e) e = take_shared(config, flags->shared, flags->shared_gate, err);
-    return e ? e : take_streams(config, flags, err);
+    if (!e) e = take_streams(config, flags, err);
+    return e ? e : take_trained(config, flags, err);
 }
 
 /* ---- models with fields on a globe ------------------------------------------------------------------------------- */

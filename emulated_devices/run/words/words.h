@@ -15,6 +15,9 @@ struct model_flags {
     int shared;                         /* shared experts; -1: the model's */
     bool shared_gate;                   /* --shared-gate: a token weighs the shared experts' result itself */
     int streams, prefix;                /* parallel streams, tokens of a prefix; 0: the model's */
+    int rank;                           /* of adapters; 0: there are none */
+    double alpha;                       /* of adapters; 0: twice the rank */
+    const char *adapted, *trained;      /* matrices with adapters; classes that train; NULL: not given */
 };
 
 /* The flags of the slow tier; NULL and 0: not given. */

@@ -29,12 +29,15 @@ int units_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS
     return n;
 }
 
-/* A pass through a tile adds to that tile's gradient only. */
+/* A pass through a tile adds to that tile's gradient only; what does not train has none. */
 int gradients_at(const struct data_parallel *dp, struct use use, int unit[PART_UNITS])
 {
-    if (use.tile == 0) return units_at(dp, use, unit);
-    unit[0] = use.tile;
-    return 1;
+    if (use.tile > 0) return unit[0] = use.tile, 1;
+    const int all = units_at(dp, use, unit);
+    int n = 0;
+    for (int k = 0; k < all; k++)
+        if (!dp->unit[unit[k]].frozen) unit[n++] = unit[k];
+    return n;
 }
 
 /* The result is the place in the list of the next pass that reads weights; -1: none before the weights change. */
@@ -226,7 +229,7 @@ void data_expect_step(struct data_parallel *dp, int64_t t)
 static void clear(struct data_parallel *dp)
 {
     for (int u = 0; u < dp->units; u++)
-        TELL(dp, clear, &dp->unit[u]);
+        if (!dp->unit[u].frozen) TELL(dp, clear, &dp->unit[u]);
 }
 
 /* A skipped step changes neither weights nor states. */
@@ -314,7 +317,8 @@ uint64_t data_part_bytes(const struct data_parallel *dp, int part, enum pass pas
         const struct unit *u = &dp->unit[unit[k]];
         /* A passing gradient has memory of its own only if passes do not add to the kept tensor itself. */
         const bool reduced_elsewhere = u->passing_g && (u->over->shards.gradients > 1 || u->copied_g > 0);
-        if (gradients ? reduced_elsewhere : u->passing_w) n += whole_elements(u);
+        /* The gradient of a matrix with an adapter exists while it is folded. */
+        if (gradients ? reduced_elsewhere || u->adapted : u->passing_w) n += whole_elements(u);
     }
     return (uint64_t)n * dtype_size(data_format(dp, gradients ? KIND_GRADIENT : KIND_WEIGHT));
 }

@@ -177,6 +177,8 @@ struct data_parallel {
     struct group *group;                        /* along dp: devices with the same pieces and other sequences */
     struct group *experts;                      /* devices with the same experts and other tokens; NULL: experts are
                                                  * shared as everything else */
+    struct group *along_tp, *along_etp;         /* devices with other pieces of the same matrices, and of experts: they
+                                                 * sum the gradients of adapters; NULL: there are none */
     struct parameters *parameters;              /* this device's pieces, which units group */
     const struct optimizer *optimizer;          /* of the plan; its functions step shards */
     const struct hyperparameters *hyper;        /* of the plan */
@@ -345,6 +347,12 @@ enum tensor_kind {
 /* Whether replicas that train apart have this kind in common. */
 static inline bool kind_is_common(enum tensor_kind kind) { return kind == KIND_ANCHOR || kind == KIND_MOMENTUM; }
 
+/* Whether a kind is weights, or what they are rounded from: all else only parameters that train have. */
+static inline bool kind_is_of_weights(enum tensor_kind kind)
+{
+    return kind == KIND_WEIGHT || kind == KIND_OLDER_WEIGHT || kind == KIND_MASTER || kind == KIND_ANCHOR;
+}
+
 /* Whether the optimizer steps copies of the weights. */
 static inline bool data_has_masters(const struct data_parallel *dp)
 {
@@ -379,6 +387,9 @@ struct tensor data_whole_state(const struct data_parallel *, const struct parame
 
 /** Exact messages, bytes and additions of this device on the dp group in one step. */
 struct account data_cost(const struct data_parallel *);
+
+/** Likewise of the sums of adapters' gradients over devices with other pieces: of experts apart, or of all else. */
+struct account data_adapters_cost(const struct data_parallel *, bool experts);
 
 /** The part of it that a skipped step does not send: new weights from the devices that stepped them. */
 struct account data_renewal_cost(const struct data_parallel *);

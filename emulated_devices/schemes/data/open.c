@@ -5,7 +5,7 @@
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "emulated_devices/schemes/data/units.h"
-#include "ref/model/config.h"
+#include "ref/model/adapters.h"
 #include <stdlib.h>
 
 /* ---- units ------------------------------------------------------------------------------------------------------- */
@@ -37,6 +37,8 @@ static enum error_code open_units(struct data_parallel *dp, struct error *err)
         unit_lay_out(u, &ps->all[first], i - first, &over->shards, dp->scheme->rows);
         u->over = over;
         u->experts = i > first && ps->all[first].spec.expert >= 0;
+        u->frozen = i > first && data_unit_kind(dp->config, &ps->all[first].spec) == UNITS_FROZEN;
+        for (int k = first; k < i; k++) u->adapted = u->adapted || param_is_adapted(dp->config, &ps->all[k].spec);
         /* The gradient has a size from now on, and memory only once a stage gives some. */
         u->g = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), whole_elements(u));
     }
@@ -68,6 +70,8 @@ void data_give_back(struct data_parallel *dp, struct tensor t)
 
 int64_t keeping_elements(const struct data_parallel *dp, const struct unit *unit, const struct keeping *keeping)
 {
+    /* A unit that does not train has weights alone. */
+    if (unit->frozen && keeping->tag != PARAMETERS) return -1;
     return keeping->elements ? keeping->elements(dp, unit, keeping->kind)
            : data_kept(&unit->over->shards, unit, keeping->kind).count;
 }

@@ -24,7 +24,7 @@
 
 /* Numbers of units: UNIT_BLOCKS + l is block l, UNIT_BLOCKS + L has the parameters after the last block. */
 enum { UNIT_TOKENS, UNIT_POSITIONS, UNIT_BLOCKS };
-enum { PART_UNITS = 4 };                        /* the most units that a pass over a part of the model needs */
+enum { PART_UNITS = 12 };                       /* the most units that a pass over a part of the model needs */
 
 struct model_config;
 
@@ -45,12 +45,15 @@ struct unit {
     struct parameter *parameter;        /* [count] adjacent in the device's list */
     int rows;                           /* the number of parts into which each parameter is cut by rows; 0: flat */
     bool experts;                       /* it has experts, and nothing else */
+    bool frozen;                        /* its parameters do not train: weights alone are kept, and their bits stay */
+    bool adapted;                       /* a matrix of it has an adapter: passes read merged copies of the weights */
     int64_t elements, padded;           /* of all parameters; of the row */
     struct tensor w, g;                 /* whole, one after another; data is NULL while they are not on the device */
     struct tensor older;                /* with two versions: own_w before the last step */
     struct tensor own_w, own_g, master, /* this device's parts of the row, kept from step to step; master: if the */
         state[OPTIMIZER_MAX_STATES];    /* optimizer steps copies of the weights */
     struct tracking tracking;           /* of own_g, if gradients are sent as codes and tracked */
+    struct tensor low;                  /* of adapters whose w passes: a copy of w, which folding gradients reads */
     struct tensor anchor, momentum;     /* with replicas that train apart: of what this device steps, after the last
                                          * outer step; outer.h */
     struct tensor shard,                /* own_w on the device: itself, or while needed a copy from the slow tier */
@@ -67,7 +70,8 @@ struct unit {
     int gatherings, reductions;         /* in a step: how often w is gathered; updates before which a pass adds to g */
     int passes;                         /* in a step: how often g is added to own_g */
     bool waits;                         /* g is in the bucket that is reduced next */
-    bool moved;                         /* w is on the device, moved along the direction (data_set_direction) */
+    bool moved;                         /* w is on the device, moved along the direction (data_set_direction), or merged
+                                         * with adapters */
     bool foreseen_gradient;             /* in predictions: g is on the device */
 };
 

@@ -7,6 +7,7 @@
 #include "emulated_devices/schemes/data/tiles.h"
 #include "ref/model/config.h"
 #include "ref/model/kinds.h"
+#include "ref/model/trained.h"
 
 enum { BLOCK_MATRICES = 4 };
 
@@ -25,7 +26,20 @@ static int first_apart(const struct model_config *config, const struct data_requ
     return unit_count(config) * (data_quantises(request) ? 2 : 1);
 }
 
-int data_unit_count(const struct model_config *config, const struct data_request *request)
+enum unit_kind data_unit_kind(const struct model_config *config, const struct param_spec *spec)
+{
+    if (spec->role == ROLE_LOW_IN || spec->role == ROLE_LOW_OUT) return UNITS_OF_ADAPTERS;
+    return param_trains(config, spec) ? UNITS_TRAINED : UNITS_FROZEN;
+}
+
+/* The kinds of units that a model can have. */
+static int kinds_of(const struct model_config *config)
+{
+    return config->trains == 0 ? 1 : config->adapters.rank > 0 ? UNIT_KINDS : UNITS_FROZEN + 1;
+}
+
+/* Units of one kind. */
+static int count_of_kind(const struct model_config *config, const struct data_request *request)
 {
     /* The count has the embedding, four matrices for each block, and an output matrix that is not tied. */
     const int matrices = 1 + BLOCK_MATRICES * (int)config->L + !config->tied;
@@ -33,13 +47,18 @@ int data_unit_count(const struct model_config *config, const struct data_request
     return first_apart(config, request) + (uses_tiles(request) ? matrices * request->tiles : 0);
 }
 
-bool data_unit_is_of_experts(const struct model_config *config, const struct data_request *request, int unit)
+int data_unit_count(const struct model_config *config, const struct data_request *request)
 {
-    return config->mlp == MLP_MIXTURE && unit >= first_apart(config, request);
+    return kinds_of(config) * count_of_kind(config, request);
 }
 
-int data_unit_of(const struct model_config *config, const struct data_request *request,
-                 const struct parameter *parameter)
+bool data_unit_is_of_experts(const struct model_config *config, const struct data_request *request, int unit)
+{
+    return config->mlp == MLP_MIXTURE && unit % count_of_kind(config, request) >= first_apart(config, request);
+}
+
+static int unit_among_its_kind(const struct model_config *config, const struct data_request *request,
+                               const struct parameter *parameter)
 {
     /* Tiles come after the units by part, matrix after matrix. */
     if (tiles_of(request, &parameter->spec) > 1)
@@ -47,6 +66,13 @@ int data_unit_of(const struct model_config *config, const struct data_request *r
     if (parameter->apart || (request->offload_experts && parameter->spec.expert >= 0))
         return first_apart(config, request) + unit_of(&parameter->spec);
     return unit_of(&parameter->spec) + (data_quantises(request) && parameter->copied ? unit_count(config) : 0);
+}
+
+int data_unit_of(const struct model_config *config, const struct data_request *request,
+                 const struct parameter *parameter)
+{
+    return (int)data_unit_kind(config, &parameter->spec) * count_of_kind(config, request) +
+           unit_among_its_kind(config, request, parameter);
 }
 
 static int untiled_unit(int part) { return part == 0 ? UNIT_POSITIONS : UNIT_BLOCKS + part - 1; }
@@ -63,5 +89,7 @@ int data_units_of_part(const struct model_config *config, const struct data_requ
     for (int k = 0, of_part = n; k < of_part && data_quantises(request); k++) unit[n++] = unit[k] + unit_count(config);
     if (config->mlp == MLP_MIXTURE && part > 0 && part <= config->L)
         unit[n++] = first_apart(config, request) + untiled_unit(part);
+    for (int kind = 1, of_kind = n; kind < kinds_of(config); kind++)
+        for (int k = 0; k < of_kind; k++) unit[n++] = unit[k] + kind * count_of_kind(config, request);
     return n;
 }

@@ -1,5 +1,5 @@
-/* affinity.c -- the order of rows by the table of affinity.h, in one walk over the rows.  plan/shuffle.c calls it on
- * every device along tp alike; without memory it is ERR_MEMORY. */
+/* affinity.c -- the parts of tokens by the tables of affinity.h, and the order of rows by their parts.  plan/shuffle.c
+ * calls both on every device along tp alike; without memory it is ERR_MEMORY. */
 #include "emulated_devices/schemes/experts/affinity.h"
 #include "emulated_devices/device/interval.h"
 #include <stdlib.h>
@@ -14,8 +14,29 @@ static int32_t device_with_room(int part, const int own[], const int64_t room[],
     return NOBODY;
 }
 
-enum error_code affinity_order(const struct affinity *affinity, const int32_t *id, int64_t n,
-                               const int own[], int devices, int32_t *order, struct error *err)
+/* The listed part of a pair; `otherwise`: the pair is not listed. */
+static int32_t part_of_pair(const struct affinity *affinity, int32_t before, int32_t token, int32_t otherwise)
+{
+    int64_t from = 0, to = affinity->pairs;
+    while (from < to) {
+        const int64_t middle = from + (to - from) / 2;
+        const struct affinity_pair *const p = &affinity->pair[middle];
+        if (p->before < before || (p->before == before && p->token < token)) from = middle + 1;
+        else to = middle;
+    }
+    const struct affinity_pair *const found = from < affinity->pairs ? &affinity->pair[from] : NULL;
+    return found && found->before == before && found->token == token ? found->part : otherwise;
+}
+
+int32_t affinity_part_at(const struct affinity *affinity, const int32_t *ids, int64_t S, int64_t at)
+{
+    const int32_t token = ids[at];
+    const int32_t alone = token >= 0 && token < affinity->V ? affinity->part[token] : NOBODY;
+    return at % S == 0 ? alone : part_of_pair(affinity, ids[at - 1], token, alone);
+}
+
+enum error_code affinity_order(const int32_t *part, int64_t n, const int own[], int devices, int32_t *order,
+                               struct error *err)
 {
     int32_t *const device = malloc((size_t)(n + 1) * sizeof *device);
     int64_t *const room = malloc((size_t)devices * sizeof *room), *const next = malloc((size_t)devices * sizeof *next);
@@ -27,8 +48,7 @@ enum error_code affinity_order(const struct affinity *affinity, const int32_t *i
     }
     for (int64_t i = 0; i < n && ok; i++) {
         /* A token goes to a device with its part while one of them has room. */
-        const int32_t part = id[i] >= 0 && id[i] < affinity->V ? affinity->part[id[i]] : -1;
-        device[i] = part < 0 ? NOBODY : device_with_room(part, own, room, devices);
+        device[i] = part[i] < 0 ? NOBODY : device_with_room(part[i], own, room, devices);
         if (device[i] != NOBODY) room[device[i]]--;
     }
     for (int64_t i = 0, r = 0; i < n && ok; i++) {

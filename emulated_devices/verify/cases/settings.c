@@ -43,9 +43,12 @@ static const struct affinity *guess(int parts)
     /* The tables are static: a plan keeps a pointer to them. */
     static int32_t part[MOST_PARTS + 1][CASE_VOCABULARY];
     static struct affinity all[MOST_PARTS + 1];
+    static struct affinity_pair pair[MOST_PARTS + 1][2];
     if (parts > MOST_PARTS) return NULL;
     for (int v = 0; v < CASE_VOCABULARY; v++) part[parts][v] = v * 7 % (parts + 1) - 1;
-    all[parts] = (struct affinity){ .V = CASE_VOCABULARY, .parts = parts, .part = part[parts] };
+    for (int i = 0; i < 2; i++) pair[parts][i] = (struct affinity_pair){ 3 * i, 1 + i, (i + 1) % parts };
+    all[parts] = (struct affinity){ .V = CASE_VOCABULARY, .parts = parts, .part = part[parts], .pairs = 2,
+                                    .pair = pair[parts] };
     return &all[parts];
 }
 

@@ -178,7 +178,7 @@ static enum error_code check_order(struct adaptation *adaptation, const struct t
     /* part [n]: for each row in its order the part of the experts to which its token has most affinity. */
     for (int64_t i = 0, k = 0; i < rows->count; i++)
         for (int64_t at = rows->at[i].first; at < interval_end(rows->at[i]); at++)
-            part[k++] = p->affinity->part[p->ids[at]];
+            part[k++] = affinity_part_at(p->affinity, p->ids, p->S, at);
     /* own [tp]: the part of the experts that each device along tp holds. */
     for (int r = 0; r < p->mesh.size[TP]; r++)
         own[r] = plan_expert_place(p, mesh_neighbour(&p->mesh, trainer->comm->rank, TP, r), EXPERT_PARTS);

@@ -16,6 +16,7 @@
 #include "emulated_devices/verify/reference/reference_outer.h"
 #include "ref/model/kinds.h"
 #include "ref/model/params.h"
+#include "ref/model/trained.h"
 #include "ref/numeric/convert.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
@@ -453,6 +454,7 @@ static enum error_code update_both(struct reference *reference, struct error *er
     reference->updated++;
     const enum error_code e = reference_project(reference, steps_taken(reference), IN_THE_STEP, err);
     for (int i = 0; i < reference->truth.model.params && !e; i++) {
+        if (!param_trains(&reference->plan->model, &reference->truth.model.spec[i])) continue;
         if (!has_twin(reference)) {
             reference_reference_update(reference, &reference->truth, i);
             continue;

@@ -2,6 +2,7 @@
  * encoders.c of this folder call these functions.  The only error is ERR_MEMORY. */
 #include "emulated_devices/verify/reference/reference_encoders.h"
 #include "emulated_devices/verify/reference/reference_bounds.h"
+#include "ref/model/trained.h"
 #include "ref/numeric/distance.h"
 #include <math.h>
 #include <stdio.h>
@@ -34,12 +35,21 @@ enum error_code reference_encode(const struct reference *reference, struct seria
     return e;
 }
 
+static bool encoders_train(const struct reference *reference)
+{
+    const struct param_spec any = encoder_spec(&modalities[0], reference->plan->model.D, ENCODER_UP_W);
+    return param_trains(&reference->plan->model, &any);
+}
+
 enum error_code reference_encode_back(const struct reference *reference, struct serial_run *run, struct error *err)
 {
     if (reference->plan->encoders.kinds == 0 || reference->plan->optimizer->infers) return OK;
     for (int m = 0; m < run->encoders.kinds; m++)
         memset(run->encoders.g[m].data, 0, tensor_bytes(run->encoders.g[m]));
-    return serial_encoders_backward(&run->encoders, run->model.ops, err);
+    const enum error_code e = serial_encoders_backward(&run->encoders, run->model.ops, err);
+    for (int m = 0; m < run->encoders.kinds && !encoders_train(reference); m++)
+        memset(run->encoders.g[m].data, 0, tensor_bytes(run->encoders.g[m]));
+    return e;
 }
 
 double reference_gradient_norm(const struct serial_run *run)
@@ -167,7 +177,7 @@ enum error_code reference_step_encoders(struct reference *reference, struct step
                                         struct error *err)
 {
     enum error_code e = OK;
-    for (int m = 0; m < reference->truth.encoders.kinds && !e; m++) {
+    for (int m = 0; m < reference->truth.encoders.kinds && encoders_train(reference) && !e; m++) {
         if (!reference->plan->model.exact) {
             e = respond(reference, m, truth, err);
             serial_encoder_step(&reference->twin.encoders, m, reference->plan->optimizer, twin);

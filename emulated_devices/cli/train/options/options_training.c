@@ -66,6 +66,17 @@ void training_options(struct option_list *to, struct train_options *options, str
         { "--shared-gate", NULL, OPTION_SWITCH, &words->changed.shared_gate,
           .help = "multiply the result of shared experts by a sigmoid that is computed from the token, as "
                   "Qwen2-MoE does" },
+        { "--lora", "RANK", OPTION_INT, &words->changed.rank, .min = 1, .max = 1 << 16,
+          .help = "add low-rank adapters to matrices, and train these alone, if --train-only says no more "
+                  "(docs/parallelism/trained.md)" },
+        { "--lora-alpha", "A", OPTION_DOUBLE, &words->changed.alpha, .min = 1e-9, .max = 1e9,
+          .help = "an adapter is multiplied by A / RANK; default: twice the rank" },
+        { "--lora-of", "LIST", OPTION_STRING, &words->changed.adapted,
+          .help = "matrices that get adapters: attention, feed, experts, with commas between; default: all there "
+                  "are" },
+        { "--train-only", "LIST", OPTION_STRING, &words->changed.trained,
+          .help = "classes of parameters that train, with commas between: embeddings, norms, attention, feed, "
+                  "experts, routers, head, adapters, encoders; the others keep their bits and have no gradients" },
         { "--untied", NULL, OPTION_SWITCH, &words->untied,
          .help = "the output matrix is not tied to the token embedding" },
         { .kind = OPTION_HEADING, .help = "Training" },

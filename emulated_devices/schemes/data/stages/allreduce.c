@@ -13,12 +13,14 @@
 
 static bool has_block(const struct data_parallel *dp) { return has_gradients(dp) && !data_scatters(dp); }
 
-/* The block has all units with their padding. */
+/* The block has all units that train, with their padding. */
+static int64_t elements_in_block(const struct unit *unit) { return unit->frozen ? 0 : unit->padded; }
+
 static enum error_code outline_block(struct data_parallel *dp, struct error *err)
 {
     int64_t n = 0;
     (void)err;
-    for (int u = 0; u < dp->units; u++) n += dp->unit[u].padded;
+    for (int u = 0; u < dp->units; u++) n += elements_in_block(&dp->unit[u]);
     dp->gradients = tensor_1d(NULL, data_format(dp, KIND_GRADIENT), n);
     return OK;
 }
@@ -31,6 +33,7 @@ static enum error_code fill_block(struct data_parallel *dp, struct error *err)
     dp->gradients = data_zeros(dp, NULL, GRADIENTS, KIND_GRADIENT, tensor_count(dp->gradients), &failed);
     /* The last unit first: backward finishes it first, so finished gradients are a front that grows. */
     for (int u = dp->units - 1; u >= 0; u--) {
+        if (dp->unit[u].frozen) continue;
         dp->unit[u].g = dp->unit[u].own_g = dp->unit[u].sum =
             slice(dp->gradients, (struct interval){ at, dp->unit[u].padded });
         at += dp->unit[u].padded;
@@ -69,6 +72,7 @@ static struct sharing *sharing_at(const struct data_parallel *dp, int64_t elemen
     struct sharing *over = NULL;
     *end = 0;
     for (int u = dp->units - 1; u >= 0; u--) {
+        if (dp->unit[u].frozen) continue;
         /* Experts are shared by other devices than the rest: a bucket does not cross from one to the other. */
         if (*end > element && dp->unit[u].over != over) break;
         *end += dp->unit[u].padded;
@@ -120,7 +124,7 @@ int64_t finished_elements(const struct data_parallel *dp)
 {
     int64_t n = 0;
     /* The front ends at the first unit to which a pass will still add. */
-    for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += dp->unit[u].padded;
+    for (int u = dp->units - 1; u >= 0 && dp->unit[u].due == 0; u--) n += elements_in_block(&dp->unit[u]);
     return n;
 }
 

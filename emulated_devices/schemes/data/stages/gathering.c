@@ -26,7 +26,8 @@ static struct gathering *gathering_own_state(const struct data_parallel *dp)
 static bool passes(const struct data_parallel *dp, const struct unit *unit)
 {
     return !unit_is_chosen(dp, unit) &&
-           (optimizer_draws(dp->optimizer) || unit->over->shards.weights > 1 || unit_offloads(dp, unit, PARAMETERS));
+           (optimizer_draws(dp->optimizer) || unit->adapted || unit->over->shards.weights > 1 ||
+            unit_offloads(dp, unit, PARAMETERS));
 }
 
 /* Whether the next part's weights are gathered while this one computes. */

@@ -47,6 +47,7 @@ struct interval stepped_gradients(const struct unit *unit)
 
 struct tensor data_own_gradient(const struct unit *unit)
 {
+    if (unit->frozen) return tensor_1d(NULL, unit->g.dtype, 0);
     return slice(unit->own_g, stepped_gradients(unit));
 }
 
@@ -158,6 +159,7 @@ void data_norm_part(struct data_parallel *dp, struct exact_sum *sum)
     *sum = (struct exact_sum){ .infinite = 0 };
     for (int i = 0; i < dp->units && has_gradients(dp); i++) {
         const struct unit *u = &dp->unit[i];
+        if (u->frozen) continue;
         if (on_tier(dp, u->own_g)) exact_add(sum, &u->squares);
         else list_unit(&n, u, data_own_gradient(u));
     }

@@ -79,6 +79,7 @@ static struct account one_step(const struct data_parallel *dp, enum shard_level 
     for (int i = 0; i < dp->units && (level == BY_GRADIENTS || level == BY_OPTIMIZER); i++) {
         const struct unit *u = &dp->unit[i];
         const int64_t capacity = bucket_capacity(dp, u->over, KIND_WEIGHT);
+        if (u->frozen) continue;
         if (!bucket_takes(&b, u, capacity)) renewal_add(dp, &b, level, &sum);
         b.over = u->over, b.units++, b.elements += u->padded;
         if (bucket_is_full(&b, capacity)) renewal_add(dp, &b, level, &sum);

@@ -220,7 +220,7 @@ static enum error_code scattering_finish(struct data_parallel *dp, struct error 
 static enum error_code open_bucket(struct data_parallel *dp, struct error *err)
 {
     struct scattering *s = chain_state(dp, &stage_scattering);
-    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_g = data_scatters(dp);
+    for (int i = 0; i < dp->units; i++) dp->unit[i].passing_g = data_scatters(dp) && !dp->unit[i].frozen;
     return bucket_open(&s->waiting, dp->units, err);
 }
 

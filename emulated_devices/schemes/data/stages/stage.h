@@ -115,8 +115,8 @@ struct data_stage {
 };
 
 extern const struct data_stage stage_versions, stage_late, stage_chosen, stage_gathering, stage_tier, stage_direction,
-    stage_gradient_block, stage_allreduce, stage_projection, stage_scattering, stage_masters, stage_states, stage_step,
-    stage_slices, stage_renewal, stage_outer;
+    stage_adapters, stage_adapter_sums, stage_gradient_block, stage_allreduce, stage_projection, stage_scattering,
+    stage_masters, stage_states, stage_step, stage_slices, stage_renewal, stage_outer;
 
 /* For each link of the plan's chain, in order.  TELL calls a function of all stages; CALL calls one that can fail, and
  * stops after an error. */
@@ -163,11 +163,14 @@ static inline bool weights_travel(const struct data_parallel *dp)
     return dp->shards.weights > 1 || dp->expert_shards.weights > 1 || offloads(&dp->request, PARAMETERS);
 }
 
+/* Whether matrices have adapters, with which their weights are merged (adapters.c). */
+bool merges_adapters(const struct data_parallel *);
+
 /* Whether acquiring a part allocates whole weights, which are dropped after it: they must be moved, or are needed at
- * another point than kept. */
+ * another point than kept, or merged with adapters. */
 static inline bool makes_weights(const struct data_parallel *dp)
 {
-    return weights_travel(dp) || optimizer_draws(dp->optimizer);
+    return weights_travel(dp) || optimizer_draws(dp->optimizer) || merges_adapters(dp);
 }
 
 /* Whether devices keep weights that others step, so that new ones are sent to them. */

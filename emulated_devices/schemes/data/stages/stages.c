@@ -15,10 +15,12 @@ static const struct data_stage *const all[] = {
     &stage_gathering,           /* whole weights from shards, before each pass */
     &stage_tier,                /* tensors on the slow tier */
     &stage_direction,           /* weights moved along a direction, without gradients */
+    &stage_adapters,            /* ... or merged with adapters, whose gradients are folded from merged ones */
     &stage_gradient_block,      /* memory for all gradients, whole */
     &stage_allreduce,           /* ... all-reduced in buckets */
     &stage_projection,          /* ... projected before the all-reduce */
     &stage_scattering,          /* gradients reduced unit by unit to the devices that keep them */
+    &stage_adapter_sums,        /* adapters' gradients summed over devices with other pieces of the matrices */
     &stage_masters,             /* fp32 copies of the weights */
     &stage_states,              /* the optimizer's state, element by element */
     &stage_step,                /* the optimizer's step */

@@ -87,13 +87,16 @@ static enum error_code stages_step_step_unit(struct data_parallel *dp, struct un
     return share ? share_weights(dp, unit, err) : OK;
 }
 
-/* Units on the slow tier are left to slices.c. */
+/* Units on the slow tier are left to slices.c; what does not train is not stepped. */
 static enum error_code step_units(struct data_parallel *dp, struct step step, bool share, struct error *err)
 {
     enum error_code e = OK;
     const int units = dp->stops_half ? (dp->units + 1) / 2 : dp->units;
-    for (int i = 0; i < units && !e; i++)
-        if (!unit_is_away(dp, &dp->unit[i])) e = stages_step_step_unit(dp, &dp->unit[i], step, share, err);
+    for (int i = 0; i < units && !e; i++) {
+        struct unit *const u = &dp->unit[i];
+        if (u->frozen || unit_is_away(dp, u)) continue;
+        e = stages_step_step_unit(dp, u, step, share, err);
+    }
     return e;
 }
 
