@@ -37,7 +37,7 @@ static enum error_code step_on(struct comm *comm, const struct bench_weather_ask
     return e;
 }
 
-static enum error_code be_device(struct crew *crew, int rank, const void *context, struct error *err)
+static enum error_code weather_device(struct crew *crew, int rank, const void *context, struct error *err)
 {
     const struct bench_weather_asked *const asked = context;
     const struct cluster own = cluster_of_rank(asked->cluster, rank);
@@ -62,5 +62,5 @@ enum error_code bench_weather_run(const struct weather_job *job, const struct cl
     const struct bench_weather_asked asked = { job, cluster, found };
     *found = (struct bench_weather_found){ 0 };
     const enum error_code e = weather_check(job, err);
-    return e ? e : crew_run(weather_devices(job), be_device, &asked, err);
+    return e ? e : crew_run(weather_devices(job), weather_device, &asked, err);
 }

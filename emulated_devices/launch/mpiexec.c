@@ -195,7 +195,8 @@ void mpiexec_prepare(void)
     if (user_has_chosen()) return;
     if (m != NULL) {
         const struct hosts hosts = hosts_of(m);
-        if (hosts.different != 1 || (!is_this_machine(hosts.first) && reaches_hosts(m))) return;
+        const bool is_here = hosts.different == 1 && (is_this_machine(hosts.first) || !reaches_hosts(m));
+        if (!is_here) return;
         stay_on_this_machine();
     }
     close_sockets();

@@ -70,7 +70,7 @@ static void note_sampled(struct simulated_replica *replica, const struct iterati
     }
 }
 
-static enum error_code take(struct simulated_replica *replica, int64_t member, int64_t began, struct error *err)
+static enum error_code part_take(struct simulated_replica *replica, int64_t member, int64_t began, struct error *err)
 {
     const struct iteration *const now = replica->part[member];
     watch_iteration(&replica->of->watch, simulation_scheduler(replica, member), now, began, replica->now);
@@ -95,7 +95,7 @@ static enum error_code step(struct simulated_replica *replica, struct error *err
     replica->seen = of->limits.ahead ? began : replica->now;
     replica->to->busy += replica->now - began, replica->to->steps++;
     for (int64_t m = 0; m < of->together && !e; m++)
-        if (replica->part[m]) e = take(replica, m, began, err);
+        if (replica->part[m]) e = part_take(replica, m, began, err);
     return e;
 }
 

@@ -78,7 +78,7 @@ static int node(struct weather_network *network, struct weather_node node, int64
 
 #define SIZE(...) ((const int64_t[WEATHER_DIMS]){ __VA_ARGS__ })
 
-static int take(struct weather_network *network, int in, int64_t first, int64_t channels)
+static int slot_take(struct weather_network *network, int in, int64_t first, int64_t channels)
 {
     return node(network, (struct weather_node){ .op = WEATHER_TAKE, .in = in, .more = -1, .weight = -1, .bias = -1,
                                                .first = first }, channels);
@@ -141,7 +141,7 @@ static void make_table(struct weather_network *network)
     const int64_t of_level = common(s->variables, s->level_width), of_surface = common(s->surface, s->surface_width);
     network->slots = SLOTS_GIVEN;
     network->channels[SLOT_STATE] = weather_channels(s), network->channels[SLOT_NOISE] = s->noise;
-    int a = take(network, SLOT_STATE, 0, levels), b = take(network, SLOT_STATE, levels, s->surface);
+    int a = slot_take(network, SLOT_STATE, 0, levels), b = slot_take(network, SLOT_STATE, levels, s->surface);
     a = local(network, a, s->levels, s->variables, s->level_width, of_level, FILTER_OF_ENDS, "atmo_encoder.conv");
     b = local(network, b, 1, s->surface, s->surface_width, of_surface, FILTER_OF_ENDS, "surf_encoder.conv");
     const int noise = local(network, SLOT_NOISE, 1, s->noise, s->noise_width, common(s->noise, s->noise_width),
@@ -149,7 +149,7 @@ static void make_table(struct weather_network *network)
     int x = node(network, (struct weather_node){ .op = WEATHER_JOIN, .in = a, .more = b, .weight = -1, .bias = -1 },
                  wide + s->surface_width);
     for (int i = 0; i < s->layers; i++) x = block(network, x, noise, i);
-    a = take(network, x, 0, wide), b = take(network, x, wide, s->surface_width);
+    a = slot_take(network, x, 0, wide), b = slot_take(network, x, wide, s->surface_width);
     a = local(network, a, s->levels, s->level_width, s->variables, of_level, FILTER_OF_ENDS, "atmo_decoder.conv");
     b = local(network, b, 1, s->surface_width, s->surface, of_surface, FILTER_OF_ENDS, "surf_decoder.conv");
     network->output = node(network, (struct weather_node){ .op = WEATHER_JOIN, .in = a, .more = b, .weight = -1,

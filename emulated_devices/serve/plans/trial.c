@@ -29,7 +29,7 @@ static void keep_step(void *context, int64_t replica, const struct iteration *no
 
 struct trial_crew { const struct serving_job *job; struct serving_record *record; };
 
-static enum error_code be_device(struct crew *crew, int rank, const void *asked, struct error *err)
+static enum error_code trial_device(struct crew *crew, int rank, const void *asked, struct error *err)
 {
     const struct trial_crew *const all = asked;
     const struct plan *const p = all->job->plan;
@@ -80,7 +80,7 @@ enum error_code trial_run(struct trial *trial, const struct plan *base, const st
     const struct serving_job job = { .plan = &p, .requests = requests, .limits = *limits,
                                      .watch = { trial, keep_step } };
     const struct trial_crew all = { &job, &record };
-    if (!e) e = crew_run(p.mesh.devices, be_device, &all, err);
+    if (!e) e = crew_run(p.mesh.devices, trial_device, &all, err);
     if (!e) take_times(trial, requests, &record);
     serving_record_free(&record);
     if (!e && trial->lost) e = fail(err, ERR_MEMORY, "no memory for the iterations of a trial");
