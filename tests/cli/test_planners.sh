@@ -103,6 +103,8 @@ test_a_machine_that_can_hold_the_model() {
     run search $words --cluster toy;        expect_status 3; expect_error 'no plan by layers fits'; expect_no_out '^cluster '
     run search $words --memory 1GB;         expect_status 3; expect_no_out '^cluster '
     run search --planner alpa --devices 8 --model tiny --batch 16; expect_status 0; expect_no_out '^cluster '; expect_out 'of toy for tiny'
+    run plan --devices 16 --model llama3-8b:L=8 --tp 4 --pp 1 --dp 4 --cp 1 --batch 16 --micro 1 --recompute full --tensor 1d-sp --data-parallel zero1; expect_status 0
+    expect_out '^cluster h100-infiniband in bf16: no --cluster is named'; expect_out '^again   orrery plan --dp 4 --tp 4 .*--cluster h100-infiniband --dtype bf16'
 }
 
 test_refusals() {

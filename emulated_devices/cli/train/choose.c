@@ -1,6 +1,7 @@
 /* choose.c -- `orrery plan --devices N` and --fewest: searches as `orrery search` does, then plans the best in full.
  * train.c calls.  ERR_CHECK means that no plan fits; other errors are those of words, of a search or of a plan. */
 #include "emulated_devices/cli/train/choose.h"
+#include "emulated_devices/cli/train/machine.h"
 #include "emulated_devices/cli/train/search_report.h"
 #include "emulated_devices/run/report/plan_report.h"
 #include "emulated_devices/train/dry_run/alone.h"
@@ -285,14 +286,16 @@ static enum error_code choose_and_plan(const struct train_options *options, stru
 enum error_code choose_plan(int argc, char **argv, struct error *err)
 {
     struct train_options o;
+    struct machine_words words = { .argv = NULL };
     const struct run_kind kind = { .command = "plan", .without = search_without, .steps = 1, .more = make_options(),
                                    .what = "" };
     static const char *const others[] = { "--against", "--zero-table" };
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (options_given(argc, argv, others[i]))
             return fail(err, ERR_USAGE, "%s: is for a plan that is given, not for one that is chosen", others[i]);
-    enum error_code e = train_parse(&o, &kind, argc, argv, err);
+    enum error_code e = machine_parse(&words, &o, &kind, &search_asked.devices, argc, argv, err);
     if (!e && !o.help && launcher_rank() == 0) e = choose_and_plan(&o, err);
     train_options_free(&o);
+    free(words.argv);
     return e;
 }

@@ -1,11 +1,12 @@
 /* machine.c -- gives a search of a large model a cluster whose devices can hold it.
  *
- * search.c calls machine_choose after it has parsed the words, and parses again what is chosen.  So lists, reports and
- * commands to repeat all have the words of the machine.  The one error is ERR_MEMORY.
+ * search.c and choose.c parse their words here.  They are parsed again with the words of the machine, so lists, reports
+ * and commands to repeat all have these.  Errors are those of the words, and ERR_MEMORY.
  */
 #include "emulated_devices/cli/train/machine.h"
 #include "emulated_devices/run/report/report.h"
 #include "ref/io/figures.h"
+#include "ref/io/terminal.h"
 #include "ref/model/params.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static bool machine_is_chosen(int argc, char **argv)
     return false;
 }
 
-enum error_code machine_choose(struct machine_words *words, const struct train_options *options, int devices, int argc,
-                               char **argv, struct error *err)
+static enum error_code machine_choose(struct machine_words *words, const struct train_options *options, int devices,
+                                      int argc, char **argv, struct error *err)
 {
     const double state = (double)model_elements(&options->plan.model)
         * (double)(dtype_size(options->plan.dtype) + MOMENTS_BYTES);
@@ -51,4 +52,16 @@ enum error_code machine_choose(struct machine_words *words, const struct train_o
              "each device, of which %s has %s", LARGER, format ? " in bf16" : "", size_format(least).text,
              options->cluster.name, size_format(has).text);
     return OK;
+}
+
+enum error_code machine_parse(struct machine_words *words, struct train_options *options, const struct run_kind *kind,
+                              const int *devices, int argc, char **argv, struct error *err)
+{
+    enum error_code e = train_parse(options, kind, argc, argv, err);
+    if (!e && !options->help) e = machine_choose(words, options, *devices, argc, argv, err);
+    if (e || words->argv == NULL) return e;
+    train_options_free(options);
+    e = train_parse(options, kind, words->argc, words->argv, err);
+    if (!e && launcher_rank() == 0) say(run_stream(options), 8, "cluster %s\n", words->why);
+    return e;
 }

@@ -1,13 +1,12 @@
 /* machine.h -- the machine of a search that names none: one that can hold the model.
  *
  * The usual cluster is for small models.  Who searches plans of a large one, and says neither --cluster nor --memory,
- * would read that nothing fits.  search.c calls these functions.
+ * would read that nothing fits.  search.c and choose.c call these functions.
  */
 #ifndef ORRERY_MACHINE_H
 #define ORRERY_MACHINE_H
 
-#include "emulated_devices/run/run.h"
-#include "ref/error.h"
+#include "emulated_devices/cli/train/train.h"
 
 /* The command line that is taken in place of the given one. */
 struct machine_words {
@@ -17,12 +16,15 @@ struct machine_words {
 };
 
 /**
- * Choose the machine, if no word does and the usual one cannot hold the state of a step that was parsed.
- * @param devices  of the search.
+ * Parse the words of a command that searches plans.  If none of them names a machine, and the usual one cannot hold the
+ * state of a step, they are parsed again for a larger machine, which is said in a line.
+ * @param[out] words  begin as { .argv = NULL }.
+ * @param kind  the command.
+ * @param devices  where the command's option --devices is stored; 0: not given.
  * @param argc, argv  the words after the command's name.
- * @return OK or ERR_MEMORY.
+ * @return OK; errors of the words; ERR_MEMORY.
  */
-enum error_code machine_choose(struct machine_words *, const struct train_options *, int devices, int argc, char **argv,
-                               struct error *);
+enum error_code machine_parse(struct machine_words *words, struct train_options *, const struct run_kind *kind,
+                              const int *devices, int argc, char **argv, struct error *);
 
 #endif

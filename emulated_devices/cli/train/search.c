@@ -316,25 +316,12 @@ static enum error_code search_and_report(struct searched *searched, struct error
     return json ? searched_json(searched, err) : OK;
 }
 
-/* Parse the words, and again those of a larger machine if the usual one is too small and none is named. */
-static enum error_code search_parse(struct train_options *options, struct machine_words *words, int argc, char **argv,
-                                    struct error *err)
-{
-    enum error_code e = train_parse(options, &run_search, argc, argv, err);
-    if (!e && !options->help) e = machine_choose(words, options, search_asked.devices, argc, argv, err);
-    if (e || words->argv == NULL) return e;
-    train_options_free(options);
-    e = train_parse(options, &run_search, words->argc, words->argv, err);
-    if (!e && launcher_rank() == 0) say(run_stream(options), 8, "cluster %s\n", words->why);
-    return e;
-}
-
 enum error_code command_search(int argc, char **argv, int *status, struct error *err)
 {
     struct train_options o;
     struct machine_words words = { .argv = NULL };
     (void)status;
-    enum error_code e = search_parse(&o, &words, argc - 2, argv + 2, err);
+    enum error_code e = machine_parse(&words, &o, &run_search, &search_asked.devices, argc - 2, argv + 2, err);
     if (!e && !o.help && launcher_rank() == 0) {
         struct searched s;
         e = searched_open(&s, &o, search_options, err);
