@@ -16,7 +16,8 @@
 static enum error_code bytes_of_a_parameter(double *out, const char *scheme, int n, struct error *err)
 {
     struct plan plan = {
-        .micros = 1, .chunks = 1, .ep = 1, .etp = 1, .degree = -1, .dtype = F16, .data.scheme = scheme,
+        .micros = 1, .chunks = 1, .ep = 1, .etp = 1, .degree = -1, .dtype = F16,
+        .data = { .scheme = scheme, .bucket = 25 << 20 },
         .tensor = tensor_scheme_at(0)->head.name, .attention = attention_scheme_at(0)->head.name,
         .dispatch = expert_scheme_at(0)->head.name, .schedule = schedule_generator_at(0)->head.name,
         .allreduce = algorithm_find(ALLREDUCE, NULL)->name, .optimizer = optimizers[0],
