@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Golden low-rank adapters: loss and gradients of peft's LoRA in fp64, on a GPT-2 and on the experts of a Mixtral.
 
-    golden/make_adapters.py            write golden/lora-*.safetensors and their lines of golden/MANIFEST
+    golden/make_adapters.py            write golden/adapters/ and their lines of golden/MANIFEST
     golden/make_adapters.py --check    make them again, compare with the stored ones and name the tensors that differ
 
 The models are transformers' (5.24.0), the adapters peft's (0.21.2): LoraLayer on the matrices of a GPT-2, whose queries, keys and values
@@ -24,7 +24,7 @@ except ImportError as missing:
 import tensor_file
 
 HERE = pathlib.Path(__file__).resolve().parent
-FILES = {name: HERE / f"lora-{name}.safetensors" for name in ("gpt2", "mixtral")}    # Mixtral last: it changes Tensor.float
+FILES = {name: HERE / f"adapters/{name}.safetensors" for name in ("gpt2", "mixtral")}    # Mixtral last: it changes Tensor.float
 RANK, ALPHA, BATCH, TOKENS = 3, 5, 2, 6
 
 

@@ -475,8 +475,8 @@ static void test_prices_are_plans(void **state)
     assert_true(price.fits && price.peak == numbers.peak);
     assert_float_equal(1e-12 * (double)price.step, numbers.speed.seconds, 1e-11);
     assert_true(price.computing > 0 && price.computing <= price.step);
-    assert_int_equal(source.step(source.context, "--model 43m --batch 16", 4, 100, &price, &err), OK);
-    assert_int_equal(source.step(source.context, "--model 43m --batch 16", 4, 50, &slower, &err), OK);
+    assert_int_equal(source.step(source.context, "--model gpt2 --batch 64", 4, 100, &price, &err), OK);
+    assert_int_equal(source.step(source.context, "--model gpt2 --batch 64", 4, 50, &slower, &err), OK);
     assert_true(slower.step > price.step && slower.step < 2 * price.step + 1 && slower.peak == price.peak);
     assert_int_equal(source.step(source.context, plan, 32, 100, &price, &err), OK);
     assert_true(!price.fits && price.why[0]);           /* 16 sequences on 32 copies */

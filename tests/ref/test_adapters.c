@@ -1,4 +1,4 @@
-/* Low-rank adapters on one device: loss, and gradients of A and B, against peft (golden/lora-*.safetensors); what does
+/* Low-rank adapters on one device: loss, and gradients of A and B, against peft (golden/adapters/); what does
  * not train has no gradient; which parameters are in which class.
  * tier: check
  */
@@ -89,11 +89,11 @@ static void check_golden(const struct model_config *config, const char *path)
     free(before.data), transformer_close(&model), weights_close(&file);
 }
 
-static void test_gpt2_is_pefts(void **state) { (void)state; check_golden(&gpt2, "golden/lora-gpt2.safetensors"); }
+static void test_gpt2_is_pefts(void **state) { (void)state; check_golden(&gpt2, "golden/adapters/gpt2.safetensors"); }
 static void test_experts_are_pefts(void **state)
 {
     (void)state;
-    check_golden(&mixtral, "golden/lora-mixtral.safetensors");
+    check_golden(&mixtral, "golden/adapters/mixtral.safetensors");
 }
 
 /* B begins as zeros, so that a model with new adapters is the model without. */

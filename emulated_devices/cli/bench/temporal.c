@@ -67,8 +67,8 @@ static enum error_code temporal_report(const struct temporal_asked *asked, const
     table_end(&t);
     printf("\n");
     for (int kind = 0; kind < KINDS; kind++)
-        printf("%s: with prediction, batches four times as large have no larger error in %d of %d sizes; the paper "
-               "claims 4 times\n", kinds[kind].name, temporal_claim(found, kind), BATCHES - 2);
+        say(stdout, 0, "%s: with prediction, batches four times as large have no larger error in %d of %d sizes; the "
+            "paper claims 4 times", kinds[kind].name, temporal_claim(found, kind), BATCHES - 2);
     if (found->differ > 0)
         return fail(err, ERR_CHECK, "%d of %d cases differ between %d devices and one", found->differ,
                     2 * KINDS * BATCHES, asked->devices);
