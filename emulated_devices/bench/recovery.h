@@ -113,7 +113,7 @@ enum error_code recovery_pace(const struct recovery_pipeline *, enum pace, doubl
 enum rebuild recovery_rebuild_of(enum restore);
 
 /** How long the state takes, and which steps are lost.  @param cluster  whose drives, hosts and links are used. */
-struct restore_cost recovery_restore(const struct recovery_state *, const struct cluster *, enum restore);
+struct restore_cost recovery_restore(const struct recovery_state *, const struct cluster *cluster, enum restore);
 
 /** Bytes on the busiest link when the last layer of a stage moves to the next stage, and each stage has so many copies,
  *  which share its state by ZeRO.
