@@ -103,4 +103,10 @@ void print_commands(const struct command *table);
 enum error_code run_topic(const char *what, const struct command *topics, bool has_default, int argc, char **argv,
                           int *status, struct error *);
 
+struct transformer;
+
+/** Write a model's weights for --save, into a folder that is made if it is not there, and locked meanwhile.  In dump.c;
+ *  dump and prune call, on rank 0.  @return OK; ERR_FILE, with the flag; as keeping_take; as weights_save. */
+enum error_code dump_save_weights(const struct transformer *, const char *folder, struct error *);
+
 #endif

@@ -37,16 +37,16 @@ static enum error_code dump_parse(struct dump_options *options, int argc, char *
         argc - 2, argv + 2, table, help, err);
 }
 
-static enum error_code save(const struct replay *replay, const char *dir, struct error *err)
+enum error_code dump_save_weights(const struct transformer *transformer, const char *folder, struct error *err)
 {
+    const struct kept kept = { "--save", folder, true };
     struct stat st;
-    if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
-        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(dir).text);
-    const struct kept kept = { "--save", dir, true };
+    if (mkdir(folder, 0777) != 0 && !(stat(folder, &st) == 0 && S_ISDIR(st.st_mode)))
+        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(folder).text);
     origin_name_run();
     enum error_code e = keeping_take(&kept, 1, stdout, err);
     if (e) return e;
-    e = fail_about(err, weights_save(&replay->model, dir, err), "--save");
+    e = fail_about(err, weights_save(transformer, folder, err), "--save");
     keeping_release();
     return e;
 }
@@ -70,7 +70,7 @@ enum error_code command_dump(int argc, char **argv, int *status, struct error *e
         if (!e) {
             const struct safetensors_pair about[] = { { "generator", "orrery dump" }, { "model", g.config.name } };
             e = records_write(r.record, r.records, about, 2, o.out, err);
-            if (!e && o.save) e = save(&r, o.save, err);
+            if (!e && o.save) e = dump_save_weights(&r.model, o.save, err);
             if (!e) printf("%s: %d tensors of model %s\n", o.out, r.records, g.config.name);
             replay_free(&r);
         }

@@ -6,8 +6,6 @@
  * computes something else.
  */
 #include "emulated_devices/cli/cli.h"
-#include "emulated_devices/run/keeping.h"
-#include "emulated_devices/run/origin.h"
 #include "ref/exact/rule.h"
 #include "ref/io/document.h"
 #include "ref/io/json.h"
@@ -22,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct prune_options {
     const char *model, *data, *save, *groups, *dtype;
@@ -278,21 +275,6 @@ static enum error_code prune_compare(struct pruning *pruning, int64_t *numbers, 
     return OK;
 }
 
-static enum error_code prune_save(struct pruning *pruning, struct error *err)
-{
-    const char *const dir = pruning->options->save;
-    struct stat st;
-    if (mkdir(dir, 0777) != 0 && !(stat(dir, &st) == 0 && S_ISDIR(st.st_mode)))
-        return fail(err, ERR_FILE, "--save %s: this folder cannot be made", printable_path(dir).text);
-    const struct kept kept = { "--save", dir, true };
-    origin_name_run();
-    enum error_code e = keeping_take(&kept, 1, stdout, err);
-    if (e) return e;
-    e = fail_about(err, weights_save(&pruning->smaller, dir, err), "--save");
-    keeping_release();
-    return e;
-}
-
 static enum error_code prune_finish(struct pruning *pruning, double begun, double ended, struct error *err)
 {
     const struct prune_options *const options = pruning->options;
@@ -313,7 +295,7 @@ static enum error_code prune_finish(struct pruning *pruning, double begun, doubl
     if (differ > 0)
         return fail(err, ERR_CHECK, "%lld of %lld logits of the smaller model differ from the whole one's with exact "
                     "sums, by %.3g at most", (long long)differ, (long long)numbers, exact_apart);
-    e = prune_save(pruning, err);
+    e = dump_save_weights(&pruning->smaller, pruning->options->save, err);
     if (e) return e;
     const int64_t before = model_elements(&pruning->model.config), after = model_elements(&pruning->smaller.config);
     printf("\nloss of held-out text  %.4f before, %.4f at the end, %.4f of the smaller model\n", begun, ended, loss);

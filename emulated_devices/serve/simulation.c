@@ -80,7 +80,7 @@ static enum error_code part_take(struct simulated_replica *replica, int64_t memb
     return e;
 }
 
-static enum error_code step(struct simulated_replica *replica, struct error *err)
+static enum error_code replica_step(struct simulated_replica *replica, struct error *err)
 {
     const struct simulation *const of = replica->of;
     const int64_t began = replica->now;
@@ -127,7 +127,7 @@ static enum error_code answer_all(struct simulated_replica *replica, struct erro
         for (int64_t m = 0; m < replica->of->together && !e; m++) e = admit(replica, m, err);
         if (e) return e;
         const int64_t next = next_arrival(replica);
-        if (works(replica)) e = step(replica, err);
+        if (works(replica)) e = replica_step(replica, err);
         else if (next >= 0) replica->seen = replica->now = next > replica->now ? next : replica->now;
         else return OK;
     }

@@ -251,7 +251,7 @@ static double own_loss(struct weather_learner *learner)
 }
 
 /* Forward, score, backward.  cost: only add what would be sent. */
-static enum error_code pass(struct weather_learner *learner, struct account *cost, struct error *err)
+static enum error_code learner_pass(struct weather_learner *learner, struct account *cost, struct error *err)
 {
     const struct weather_network *const n = &learner->network;
     const struct spatial_score score = score_of(learner);
@@ -337,7 +337,7 @@ enum error_code weather_gradients(struct weather_learner *learner, struct weathe
     e = comm_agree(learner->comm, e, err);
     if (e) return e;
     set_slopes(learner);
-    e = pass(learner, NULL, err);
+    e = learner_pass(learner, NULL, err);
     drop_fields(learner);
     if (!e) e = reduce_gradients(learner, err);
     if (!e) e = share_result(learner, out, err);
@@ -387,7 +387,7 @@ enum error_code weather_predict(struct weather_learner *learner, int64_t steps, 
     struct reduced list[REDUCTIONS];
     struct account spatial = { 0 };
     *ledger = (struct ledger){ 0 };
-    const enum error_code e = pass(learner, &spatial, err);
+    const enum error_code e = learner_pass(learner, &spatial, err);
     account_add(&ledger->of[TRAFFIC_SPATIAL], spatial, steps);
     list_reductions(learner, list);
     for (int i = 0; i < REDUCTIONS; i++) {

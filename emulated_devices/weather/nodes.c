@@ -196,25 +196,28 @@ static enum error_code local_backward(struct weather_learner *learner, int i, st
 /* The operands of a node on the host; gradients are there in a backward pass. */
 struct operands { const double *x, *more, *weight, *bias, *d_y; double *y, *d_x, *d_more, *d_weight, *d_bias; };
 
-static const double *read(struct views *views, struct tensor t) { return t.data ? view_read(views, t).data : NULL; }
-static double *write(struct views *views, struct tensor t) { return t.data ? view_write(views, t).data : NULL; }
+static const double *views_read(struct views *views, struct tensor t)
+{
+    return t.data ? view_read(views, t).data : NULL;
+}
+static double *views_write(struct views *views, struct tensor t) { return t.data ? view_write(views, t).data : NULL; }
 
 static struct operands operands_of(const struct weather_learner *learner, const struct weather_node *node,
                                    struct views *views, bool backward)
 {
-    struct operands o = { .x = read(views, learner->slot[node->in]) };
-    if (node->more >= 0) o.more = read(views, learner->slot[node->more]);
-    if (node->weight >= 0) o.weight = read(views, weather_piece_of(learner, learner->weights, node->weight));
-    if (node->bias >= 0) o.bias = read(views, weather_piece_of(learner, learner->weights, node->bias));
+    struct operands o = { .x = views_read(views, learner->slot[node->in]) };
+    if (node->more >= 0) o.more = views_read(views, learner->slot[node->more]);
+    if (node->weight >= 0) o.weight = views_read(views, weather_piece_of(learner, learner->weights, node->weight));
+    if (node->bias >= 0) o.bias = views_read(views, weather_piece_of(learner, learner->weights, node->bias));
     if (!backward) {
-        o.y = write(views, learner->slot[node->out]);
+        o.y = views_write(views, learner->slot[node->out]);
         return o;
     }
-    o.d_y = read(views, learner->slope[node->out]);
-    if (!node->given) o.d_x = write(views, learner->slope[node->in]);
-    if (node->more >= 0) o.d_more = write(views, learner->slope[node->more]);
-    if (node->weight >= 0) o.d_weight = write(views, weather_piece_of(learner, learner->gradients, node->weight));
-    if (node->bias >= 0) o.d_bias = write(views, weather_piece_of(learner, learner->gradients, node->bias));
+    o.d_y = views_read(views, learner->slope[node->out]);
+    if (!node->given) o.d_x = views_write(views, learner->slope[node->in]);
+    if (node->more >= 0) o.d_more = views_write(views, learner->slope[node->more]);
+    if (node->weight >= 0) o.d_weight = views_write(views, weather_piece_of(learner, learner->gradients, node->weight));
+    if (node->bias >= 0) o.d_bias = views_write(views, weather_piece_of(learner, learner->gradients, node->bias));
     return o;
 }
 

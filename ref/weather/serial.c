@@ -154,7 +154,7 @@ static enum error_code local_backward(struct weather_run *run, int i, struct poi
     return e;
 }
 
-static enum error_code forward(struct weather_run *run, int i, struct error *err)
+static enum error_code node_forward(struct weather_run *run, int i, struct error *err)
 {
     const struct weather_network *const n = run->network;
     const struct weather_node *const node = &n->node[i];
@@ -179,7 +179,7 @@ static enum error_code forward(struct weather_run *run, int i, struct error *err
 }
 
 /* Gradients of inputs are added up, as several nodes may read a slot. */
-static enum error_code backward(struct weather_run *run, int i, struct error *err)
+static enum error_code node_backward(struct weather_run *run, int i, struct error *err)
 {
     const struct weather_network *const n = run->network;
     const struct weather_node *const node = &n->node[i];
@@ -245,10 +245,10 @@ enum error_code weather_run_pass(struct weather_run *run, const struct weather_b
     for (int64_t m = 0; m < run->members && !e; m++)
         memcpy(run->slot[SLOT_STATE] + m * state, batch->state, (size_t)state * sizeof(double));
     if (!e) memcpy(run->slot[SLOT_NOISE], batch->noise, (size_t)noise * sizeof(double));
-    for (int i = 0; i < n->nodes && !e; i++) e = forward(run, i, err);
+    for (int i = 0; i < n->nodes && !e; i++) e = node_forward(run, i, err);
     for (int i = 0; i < n->slots && !e; i++)
         run->slope[i] = weather_run_room(fields(run) * n->channels[i] * points, &e, err);
     if (!e) e = score(run, batch->next, loss, err);
-    for (int i = n->nodes - 1; i >= 0 && !e; i--) e = backward(run, i, err);
+    for (int i = n->nodes - 1; i >= 0 && !e; i--) e = node_backward(run, i, err);
     return e;
 }

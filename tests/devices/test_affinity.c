@@ -110,7 +110,7 @@ static void test_planted_pairs_are_found(void **state)
     free(a.pair), pair_counts_free(&counts);
 }
 
-/* What was seen once does not count against what is known of the token. */
+/* A pair that was seen once does not outweigh the counts of its token. */
 static void test_rare_pairs_say_what_the_token_says(void **state)
 {
     struct pair_counts counts = { .V = 4, .parts = 2 };

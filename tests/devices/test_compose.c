@@ -301,7 +301,7 @@ static void test_a_refusal_names_both_flags(void **state)
     assert_non_null(strstr(err.text, "; use --tensor 1d, 1d-sp or 1d-sp-keep"));
 }
 
-/* What the command line cannot say, a plan made by hand can: a bucket of nothing is refused, not waited for. */
+/* A plan made by hand can have a bucket of 0 bytes, which the command line cannot say: the plan is refused. */
 static void test_a_bucket_has_bytes(void **state)
 {
     struct error err;

@@ -53,7 +53,7 @@ static struct plan serving_plan(int dp, int tp, int pp)
 
 /* ---- iterations -------------------------------------------------------------------------------------------------- */
 
-/* What iterations of a scheduler had in them so far. */
+/* The requests and tokens of a scheduler's iterations so far. */
 struct chain { uint64_t composition; int64_t count; };
 enum { SCHEDULERS = 8 };
 

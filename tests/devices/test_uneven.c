@@ -135,7 +135,7 @@ static void test_a_second_loss(void **state)
     struct uneven once, twice;
     assert_int_equal(uneven_open(&once, &plan, NULL, &first, &err), OK);
     plan.sections = &once.sections;
-    /* What sections_check makes of them. */
+    /* The test completes the sections as sections_check does. */
     once.sections.stages = 3, plan.mesh.devices = once.devices;
     for (int s = 0; s < 3; s++) once.sections.stage[s] = s, once.sections.first[s] = once.sections.at[s].mesh.first;
     assert_int_equal(uneven_open(&twice, &plan, once.process, &both, &err), OK);

@@ -78,7 +78,7 @@ static void test_lost_host(void **state)
     assert_string_equal(watch_lost_hosts(&w, text, sizeof text), "");
 }
 
-/* What a run says last is for the launcher alone. */
+/* The last line of a run is read by the launcher alone, and not printed. */
 static void test_the_end_of_a_run(void **state)
 {
     (void)state;

@@ -16,7 +16,7 @@ static void try(const uint8_t *data, size_t size)
         for (int a = 0; a < AXIS_COUNT; a++)
             must(mesh[a] >= 1 && (mesh[a] == 1 || a == DP || a == TP || a == PP), "%s=%d", axis_name((enum axis)a),
                  mesh[a]);
-        /* What is accepted, said in full, is the same mesh. */
+        /* An accepted mesh that is said in full is the same mesh. */
         int same[AXIS_COUNT];
         snprintf(again, sizeof again, "dp=%d,tp=%d,pp=%d", mesh[DP], mesh[TP], mesh[PP]);
         must(rl_mesh_read("--rollout-mesh", again, same, &err) == OK, "%s: %s", again, err.text);

@@ -312,7 +312,7 @@ static void try_moves(struct judge *j)
     const enum look look = j->check->look;
     for (int i = 0; i < RUNS && !j->failed; i++) {
         struct task t = look == AT_LOSS ? draw_loss(j, i) : draw_task(j, i);
-        /* Of every fourth loss there is no copy. */
+        /* Every fourth loss leaves no copy. */
         if (look == AT_LOSS && i % 4 == 3) t.then.copies = 1, t.lost %= devices_of(t.then);
         struct trial *r = open_task(j, "plan_moves", &t);
         for (int d = 0; d < r->devices; d++) trial_buffer(r, d, 0, sizeof(struct move) * MOST_DEVICES, BUFFER_OUT);

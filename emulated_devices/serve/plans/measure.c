@@ -14,7 +14,7 @@ enum { MESSAGE_SIZES = 14 };            /* 1 KiB, 4 KiB, .. */
 /* Times go into the tables of these costs. */
 struct measuring { const struct plan_costs *costs; struct clock *clock; bool lost; };
 
-static void put(struct measuring *m, enum profile_list which, const double *key, double seconds)
+static void measuring_put(struct measuring *m, enum profile_list which, const double *key, double seconds)
 {
     m->lost |= !profile_add(m->costs->profile, which, key, seconds * 1e6);
 }
@@ -35,7 +35,7 @@ static int64_t next_size(int64_t n, int64_t most) { return n < most && 2 * n > m
 static void measure_product(struct measuring *m, int64_t out, int64_t in, int64_t most)
 {
     for (int64_t n = 1; n <= most; n = next_size(n, most))
-        put(m, PROFILE_GEMM, (double[]){ (double)n, (double)out, (double)in },
+        measuring_put(m, PROFILE_GEMM, (double[]){ (double)n, (double)out, (double)in },
             kernel_seconds(m, "linear forward", linear_cost(n, in, out, m->costs->dtype)));
 }
 
@@ -70,9 +70,9 @@ static void measure_attention(struct measuring *m, int devices, int64_t most, in
     const double A = (double)m->costs->model->A, heads = (double)divided(m->costs->model->H, devices);
     for (int64_t keys = 1; keys <= longest; keys = next_size(keys, longest))
         for (int64_t batch = 1; batch <= most && batch <= 1024; batch = next_size(batch, most)) {
-            put(m, PROFILE_ATTENTION, (double[]){ A, (double)keys, (double)batch, heads },
+            measuring_put(m, PROFILE_ATTENTION, (double[]){ A, (double)keys, (double)batch, heads },
                 attention_seconds(m, devices, batch, keys, keys));
-            put(m, PROFILE_DECODE, (double[]){ A, heads, (double)batch, (double)keys },
+            measuring_put(m, PROFILE_DECODE, (double[]){ A, heads, (double)batch, (double)keys },
                 attention_seconds(m, devices, batch, 1, keys));
         }
 }
@@ -147,7 +147,7 @@ static enum error_code measure_messages(struct measuring *m, enum profile_list w
         e = crew_run(devices, be_timed, &call, err);
         for (int r = 0; r < devices; r++) last = end[r] > last ? end[r] : last;
         key[2] = (double)(bytes / 1024);
-        if (!e) put(m, which, key, (double)last * 1e-12);
+        if (!e) measuring_put(m, which, key, (double)last * 1e-12);
     }
     free(end);
     return e;

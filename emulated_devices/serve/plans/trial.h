@@ -15,7 +15,7 @@ struct trial_step {
     double tables;                      /* seconds by tables, not calibrated */
 };
 
-/* Those of a replica, in their order. */
+/* The iterations of a replica, in their order. */
 struct trial_steps { struct trial_step *step; int64_t count, room; };
 
 struct trial {
