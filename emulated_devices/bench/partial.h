@@ -13,7 +13,7 @@
 
 /** This holds what all trainings of a comparison share. */
 struct partial_setting {
-    struct model_config model;
+    struct model_config model;          /**< Model that is trained. */
     const struct text *text;            /**< trained on, and held out */
     int pp, micro;                      /**< stages of a layer each, or of several; microbatches of a step */
     int64_t batch, steps, held;         /**< sequences of a step; steps; batches of held-out text */

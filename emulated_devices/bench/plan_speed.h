@@ -12,13 +12,13 @@ struct plan_speed { const char *model, *devices; int micro, streams; bool unfold
 
 /* This holds what a process that ran a plan says of it. */
 struct plan_speed_row {
-    enum error_code code;
-    struct error err;
+    enum error_code code;               /**< Error of the plan; OK: none. */
+    struct error err;                   /**< Message of the error. */
     char folded[40];                    /* over which axes devices stood for others */
     struct crew_outcome crew;           /* what it took */
     double seconds;                     /* of a processor */
-    picoseconds step;
-    long kilobytes;
+    picoseconds step;                   /**< Virtual time of the planned step. */
+    long kilobytes;                     /**< Peak of the process's memory, in KiB. */
 };
 
 /** Plan a step on so many devices, a multiple of the parts along tp and pp, in a process of its own, whose peak of

@@ -65,7 +65,7 @@ struct step_noise step_noise(const struct step_pace *, int threads);
 /* Who is told while steps are measured. */
 struct step_listener {
     void *context;                      /* first argument of both functions */
-    void (*begins)(void *context, const struct bench_step *, const struct step_pace *);
+    void (*begins)(void *context, const struct bench_step *, const struct step_pace *); /**< Told at the beginning. */
     void (*part_done)(void *context, double part);      /* of all, 0 to 1 */
 };
 

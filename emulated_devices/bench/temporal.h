@@ -26,7 +26,7 @@ struct temporal {
     double drift;                       /* radians an event by which features of nodes turn */
     double gate;                        /* the larger, the less one event moves a memory */
     double weight;                      /* of a prediction: gamma; 0: nothing is predicted */
-    uint64_t seed;
+    uint64_t seed;                      /**< Seed of all drawn numbers. */
 };
 
 /* All memories, and how they have moved. */

@@ -9,9 +9,9 @@
 
 struct check_options {
     const char *golden, *actual, *against, *dtype, *sums, *map, *require, *not_recorded, *as, *json, *page;
-    int parts;
+    int parts;                          /**< Parts of a product that are stored and then added; 0: not given. */
     bool fused, stored_norms, stored_states, first, exact, all, help;
-    unsigned required;
+    unsigned required;                  /**< Kinds of tensors of --require, one bit each. */
     bool watch, go_on;                  /* judge each step as it is written; also those after a wrong one */
     int steps;                          /* the last step to be watched; 0: the golden file's */
     double timeout;                     /* seconds that a step may take */
@@ -20,18 +20,18 @@ struct check_options {
 
 /* A check has decided this, from all that was judged. */
 struct verdicts {
-    const struct golden *golden;
+    const struct golden *golden;        /**< Golden file of the check. */
     enum dtype format;                  /* of the computation */
     const struct check_result *whole;   /* these three are of the struct check_judged */
-    const struct singles *single;
+    const struct singles *single;       /**< Verdicts on single operations. */
     const struct first_found *first;    /* of --first; NULL: without it */
     struct single_result copy;          /* the first that is wrong by itself on ranks whose copies are; without a name:
                                          * there is none, or the first tensor that differs has no other copies */
     int copy_of;                        /* which tensor that is */
     char first_is[300];                 /* the first tensor that differs, as far as numbers of all explain it */
-    struct checked_kinds kinds;
+    struct checked_kinds kinds;         /**< Number of tensors of each kind and judgement. */
     const struct single_result *first_by_itself;        /* that is named; NULL: the first of `whole` is */
-    enum check_verdict verdict;
+    enum check_verdict verdict;         /**< Verdict of the whole check. */
     struct error lacking;               /* of CHECK_NOT_ENOUGH: what could not be judged */
 };
 

@@ -78,7 +78,7 @@ enum error_code parse_command(const char *command, const char *usage, const char
 struct help_listener {
     void *context;                      /* first argument of both functions */
     void (*options)(void *context, const char *usage, const char *what, const struct option *table);
-    void (*topics)(void *context, const char *what, const struct command *topics);
+    void (*topics)(void *context, const char *what, const struct command *topics); /**< Told of a list of topics. */
 };
 
 /** From now on help goes to a listener, which is copied; NULL: it is printed. */

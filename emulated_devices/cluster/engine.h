@@ -10,7 +10,7 @@ enum job_state { STATE_NEW, STATE_ON_DEVICES, STATE_ON_HOSTS, STATE_SAVED };
 
 struct engine_job {
     struct active_job active;           /* what the scheduler sees; first, so that one is the other */
-    enum job_state state;
+    enum job_state state;               /**< Place of the job's state when the job gets devices. */
     const struct job_price *price;      /* of its piece */
     struct job_piece piece;             /* it has devices if active.now says so */
     int64_t left;                       /* active.left when the piece began */
@@ -27,12 +27,12 @@ enum { OWNER_NONE = -1, OWNER_BROKEN = -2, OWNER_PROMISED = -3 };
 struct repair { int64_t at; int device; };
 
 struct engine {
-    const struct cluster_jobs *jobs;
-    struct pricing *pricing;
-    const struct simulation_setting *setting;
-    struct simulated *out;
-    struct scheduling scheduling;
-    struct buddy buddy;
+    const struct cluster_jobs *jobs;    /**< Jobs of the simulation. */
+    struct pricing *pricing;            /**< Prices of the jobs' steps and moves. */
+    const struct simulation_setting *setting; /**< Setting of the simulation. */
+    struct simulated *out;              /**< Results, which the simulation fills. */
+    struct scheduling scheduling;       /**< State of the cluster that schedulers see. */
+    struct buddy buddy;                 /**< Free blocks of devices. */
     struct engine_job *job;             /* [jobs] */
     int *owner;                         /* [devices] the job of each, or OWNER_NONE, OWNER_BROKEN */
     int64_t *since;                     /* [devices] without a job: since when it is in its state */

@@ -26,7 +26,7 @@ enum { FAILURE_NODES = 4 };             /* behind one switch */
 /* A failure at a time hits devices from `first` on. */
 struct failure {
     int64_t at;                         /* virtual milliseconds */
-    enum failure_kind kind;
+    enum failure_kind kind;             /**< Part that fails: a device, a node, the network or software. */
     int first, devices;
     bool breaks;                        /* they are broken until they are repaired */
 };

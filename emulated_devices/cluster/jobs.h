@@ -27,7 +27,7 @@ enum {
 #define JOB_LATEST 1e8
 
 struct cluster_job {
-    char name[JOB_TEXT];
+    char name[JOB_TEXT];                /**< Name of the job in its file. */
     int user, kind;                     /* numbers in the lists below */
     int64_t arrival;                    /* virtual milliseconds */
     int64_t steps;                      /* of training */
@@ -36,11 +36,11 @@ struct cluster_job {
 
 struct cluster_jobs {
     struct cluster_job *at;             /* [count] by arrival */
-    int count;
+    int count;                          /**< Entries of `at`. */
     char (*plan)[JOB_PLAN];             /* [kinds] each once: jobs of one plan are of one kind */
-    int kinds;
+    int kinds;                          /**< Entries of `plan`. */
     char (*user)[JOB_TEXT];             /* [users] */
-    int users;
+    int users;                          /**< Entries of `user`. */
     int job_room, kind_room, user_room; /* for how many there is memory */
 };
 

@@ -52,10 +52,10 @@ struct kept_price;
 struct kept_move;
 
 struct pricing {
-    struct price_source source;
+    struct price_source source;         /**< Source of all prices. */
     const struct cluster_jobs *jobs;    /* the caller's */
     int clock[CLOCKS_MOST], clocks;     /* percent of the highest rate, rising */
-    struct device_power power;
+    struct device_power power;          /**< Power of a device. */
     int node;                           /* devices of a node */
     struct kept_price *price;           /* [kinds][JOB_SIZES][clocks] */
     struct kept_move *move;             /* [moves] */

@@ -12,7 +12,7 @@ struct cluster_sums {
     double end;                         /* of the last job */
     double used;                        /* share of device time with jobs */
     double joules, device_hours;
-    uint64_t bytes;
+    uint64_t bytes;                     /**< Bytes that jobs' changes of devices moved. */
     int changes, pauses, failures;
     double redone;                      /* share of all steps */
 };

@@ -17,7 +17,7 @@ struct desk {
     struct device *device;                      /* the worker's, with its clock */
     struct comm *comm;                          /* with the other devices of the run */
     int rank, socket, groups;                   /* this device; to the worker; entries of `group` */
-    struct group group[GROUPS];
+    struct group group[GROUPS];                 /**< Groups that the worker has made, [groups]. */
     bool in[GROUPS];                            /* whether this device is a member */
     struct exchange exchange[GROUPS];           /* the messages of the group */
     struct { bool used, sending, both; struct message message; void *data; uint64_t bytes; int peer; }

@@ -15,10 +15,10 @@ struct grading {
     void (*graded)(const struct score *);       /* is told of each lesson; NULL: nobody */
     int tenths, of;                     /* result: all points */
     struct score *score;                /* of each chosen lesson */
-    int scores;
+    int scores;                         /**< Entries of `score`. */
     int found;                          /* result: lessons whose file is in the submission */
     enum error_code broken;             /* a report could not be written */
-    struct error *err;
+    struct error *err;                  /**< Message of the error in `broken`. */
 };
 
 /** Grade a submission.  @return OK, also without points; ERR_USAGE, ERR_FILE, ERR_MEMORY: nothing was graded. */

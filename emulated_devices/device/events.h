@@ -52,7 +52,7 @@ struct events {
     int64_t *left;                      /* how many more the lists of all devices may have room for; NULL: no limit */
     /* When the last jobs of engines end, by the clock: a later job begins `from` such a time. */
     struct ended { picoseconds at; uint8_t actor; uint32_t place; } ended[64];
-    uint32_t jobs;
+    uint32_t jobs;                      /**< Jobs that have ended, in all. */
 };
 
 /** Add an event to an actor's list.  @return its place. */

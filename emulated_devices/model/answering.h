@@ -39,8 +39,8 @@ struct answering {
     enum error_code (*take_logits)(void *context, struct tensor logits, struct error *);
     const struct row_cuts *cuts;        /* NULL: each operation is done on all rows at once */
     /* With cuts: an operation of a layer begins on some parts, and has ended on so many from `first` on.  Local. */
-    void (*begin_part)(void *context);
-    void (*end_part)(void *context, int first, int parts);
+    void (*begin_part)(void *context);  /**< Called when an operation begins on some parts. */
+    void (*end_part)(void *context, int first, int parts); /**< Called when an operation has ended. */
     struct tensor asked;                /* I32 [n] ascending: the rows of the iteration whose logits are wanted */
 };
 

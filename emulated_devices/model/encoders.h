@@ -50,7 +50,7 @@ struct encoders {
     const struct encoder_request *request;      /* of the plan */
     struct group world;                 /* all devices */
     struct model_config config;         /* as data parallelism sees an encoder: a model without blocks */
-    struct encoder of[MODALITIES];
+    struct encoder of[MODALITIES];      /**< Encoder of each modality. */
 
     /* of a step */
     struct clips clips;                 /* of the whole batch, the same list on every device */

@@ -21,10 +21,10 @@ enum { ZERO_PIECES = 3 };
 
 /* Groups of each layer. Group j has the rows start[p] + j rows[p] and the rows[p] - 1 behind them, of each piece p. */
 struct zero_groups {
-    enum zero_group_kind kind;
+    enum zero_group_kind kind;          /**< Kind of the groups. */
     enum block_param from, into;        /* the matrix whose rows they are; the one whose columns meet them */
     int64_t count;                      /* of a layer */
-    int pieces;
+    int pieces;                         /**< Pieces of a group, at most ZERO_PIECES. */
     int64_t start[ZERO_PIECES], rows[ZERO_PIECES];
     int64_t columns;                    /* of `into` that a group has, side by side */
 };

@@ -30,7 +30,7 @@ struct rl_job {
     int group, minibatches, epochs, staleness;
     double warm_lr;                     /* the rate at which it does so */
     int64_t warm;                       /* batches of right answers that the policy learns first, by cross entropy */
-    int64_t iterations;
+    int64_t iterations;                 /**< Iterations that the run does. */
     bool check;                         /* beside the one-device run */
 };
 

@@ -32,7 +32,7 @@ struct parameter {
  * indices ascend. */
 enum { PARAMETER_TURNS = 9 };
 struct parameters {
-    int count;
+    int count;                          /**< Entries of `all`. */
     int end[PARAMETER_TURNS];           /* how many there are after each turn; the last one is `count` */
     struct parameter *all;              /* [count], ordered by unit, then as in the model's list */
 };

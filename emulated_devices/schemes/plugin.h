@@ -26,10 +26,10 @@
 
 /* An item is a variant: one of the pointers is set. */
 struct plugin_item {
-    const struct algorithm *algorithm;
-    const struct scheme *scheme;
-    const struct optimizer *optimizer;
-    const struct backend *backend;
+    const struct algorithm *algorithm;          /**< Collective algorithm; NULL: another kind. */
+    const struct scheme *scheme;                /**< Scheme of any kind; NULL: another kind. */
+    const struct optimizer *optimizer;          /**< Optimizer; NULL: another kind. */
+    const struct backend *backend;              /**< Backend; NULL: another kind. */
 };
 
 /* A plug-in's file defines this struct, under the name orrery_plugin. */

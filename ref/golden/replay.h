@@ -12,8 +12,8 @@
 #define REPLAY_LOSS_SCALE 1024.0        /* the usual 2^16 overflows when the whole batch is one token */
 
 struct record {
-    char name[RECORD_NAME];
-    struct tensor values;
+    char name[RECORD_NAME];             /**< Name of the tensor, as in the golden file. */
+    struct tensor values;               /**< Numbers of the tensor. */
     uint64_t route;                     /* hash of all choices of experts so far: runs with different hashes have not
                                          * computed the same function; constant without a mixture */
 };
@@ -26,7 +26,7 @@ struct replay_pass {
     const int32_t *route;               /* [L, N, k] the experts of each token; NULL: the routers' own choice */
     double loss_scale;                  /* of a run in fp16; 0: REPLAY_LOSS_SCALE */
     bool (*wanted)(const void *context, const char *name);      /* which tensors are recorded */
-    const void *context;
+    const void *context;                /**< First argument of `wanted`. */
 };
 
 /* Who is shown every tensor, and may replace its numbers: what follows is computed from the tensor as it is then. */
@@ -34,24 +34,24 @@ struct replay_judge {
     /* @param scale  the number that the tensor has been multiplied by: of gradients the loss scale. */
     void (*see)(void *context, const char *name, struct tensor, double scale);
     bool (*wants)(void *context, const char *optimizer);        /* whether steps of this optimizer are run */
-    void *context;
+    void *context;                      /**< First argument of both functions. */
 };
 
 struct replay {
-    const struct golden *golden;
+    const struct golden *golden;        /**< Golden file whose inputs are used. */
     const struct replay_pass *pass;     /* NULL: all passes and steps of the file */
-    struct transformer model;
+    struct transformer model;           /**< Model that is run. */
     struct tensor *master;              /* [params] what the optimizer steps: the weights, or fp32 masters of 16 bits */
     struct tensor *state;               /* [params * OPTIMIZER_MAX_STATES] */
     struct record *record;              /* [records] in execution order; names as in the file */
-    int records;
-    struct perturbation disturbance;
+    int records;                        /**< Entries of `record`. */
+    struct perturbation disturbance;    /**< Rule by which every tensor is disturbed. */
     struct observer disturb;            /* see == NULL: an undisturbed run */
     int32_t *micro_of;                  /* [B*S] the microbatch of each token, if balance losses are of microbatches */
     bool keeping;                       /* record every tensor of this pass */
     uint64_t route;                     /* hash of the choices so far */
     int32_t *choice;                    /* [choices] experts of each layer's tokens in the recorded pass */
-    int64_t choices;
+    int64_t choices;                    /**< Entries of `choice`. */
     int64_t idle;                       /* experts of a layer that no token of a whole batch chose, in all passes */
     const struct replay_judge *judge;   /* is shown all tensors, also those of later passes, and none is recorded; NULL:
                                          * nobody */

@@ -76,9 +76,9 @@ uint64_t system_tasks(bool own);
 bool system_tells_processes(void);
 
 struct system_process {
-    char name[32];
+    char name[32];                      /**< Name of the program, perhaps cut. */
     char state;                         /* R: computes, S: waits, T and t: is stopped, Z and X: has ended */
-    long parent;
+    long parent;                        /**< Number of the parent process. */
     uint64_t started;                   /* when, in a unit of the system's; tells two processes of one number apart */
     double seconds;                     /* of a processor, its own and of children that it has waited for */
 };
@@ -161,11 +161,11 @@ struct timespec system_changed(const struct stat *);
 /* In memory that processes share: a count, for which one of them sleeps. */
 struct system_wake {
 #if defined(SYSTEM_LINUX)
-    sem_t count;
+    sem_t count;                        /**< Count of the semaphore. */
 #else
-    pthread_mutex_t mutex;
-    pthread_cond_t grows;
-    int count;
+    pthread_mutex_t mutex;              /**< Lock of `count`. */
+    pthread_cond_t grows;               /**< Signal that `count` has grown. */
+    int count;                          /**< Wake-ups that nobody has taken yet. */
 #endif
 };
 

@@ -166,7 +166,7 @@ struct model_config {
     int64_t padding;            /* 1 + padding token, whose embedding gets no gradient in transformers; 0: none */
     double local_theta;         /* of rotary positions in layers with a window, which have no scaling then; 0: as in the
                                  * others */
-    struct multipliers multipliers;
+    struct multipliers multipliers; /**< Factors of embeddings, branches and logits. */
     double score_width;         /* scores of attention are divided by its square root; 0: A */
     double score_cap, logit_cap;        /* what scores of attention, and logits, stay below (soft_cap.c); 0: none */
     bool scaled_embedding;      /* the embedding of a token is multiplied by sqrt(D) */

@@ -11,7 +11,7 @@ struct observer {
     /* name: "ln_1", "attn.qkv", ...; layer: -1 before the blocks, L after; gradient: t is the gradient of that tensor;
      * terms: products that each element sums, the n of its rounding error. */
     void (*see)(void *context, const char *name, int layer, bool gradient, struct tensor t, int64_t terms);
-    void *context;
+    void *context;                      /**< First argument of `see`. */
 };
 
 #endif

@@ -43,7 +43,7 @@ struct step {
 
 /* The steps of a part, in the order in which they work. */
 struct steps {
-    struct step step[STEPS_MOST];
+    struct step step[STEPS_MOST];       /**< Steps of the part, [count]. */
     int count;                          /* entries of `step` */
 };
 

@@ -12,7 +12,7 @@ typedef enum error_code quantity_fn(struct claim *, const struct claims_setting 
 
 struct quantity {
     const char *name, *what;            /**< as files name it; what it is, in one line */
-    quantity_fn *compute;
+    quantity_fn *compute;               /**< Function that computes `ours` of a claim. */
 };
 
 /** The registry; ends with { 0 }. */

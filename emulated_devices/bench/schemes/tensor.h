@@ -44,11 +44,11 @@ enum error_code tensor_predict(struct tensor_figures *, const struct bench_tenso
 /* One device of a tp group without messages: sufficient for cost and memory functions. */
 struct stand {
     struct device device;               /* gives formats and a clock; nothing is computed */
-    struct comm comm;
-    struct group group;
+    struct comm comm;                   /**< Communication of the device; nothing is sent. */
+    struct group group;                 /**< The tp group. */
     int P;                              /* devices of the tp group */
-    struct plan plan;
-    struct tensor_parallel tp;
+    struct plan plan;                   /**< Plan with the shape and the format. */
+    struct tensor_parallel tp;          /**< State of the tensor scheme. */
     int64_t N;                          /* tokens of a microbatch */
 };
 enum error_code stand_open(struct stand *, const struct tensor_shape *, enum dtype, const struct tensor_scheme *, int P,

@@ -14,7 +14,7 @@ enum { CUT_SEQUENCES = 64,              /* batches with more sequences have no c
 struct batch_cut {
     const char *of;                     /* what a part is: "dp rank", "microbatch" */
     bool known;                         /* the layout or the mesh has so many parts; else it is a guess */
-    int parts;
+    int parts;                          /**< Number of parts that the batch is cut into. */
     int part[CUT_SEQUENCES];            /* of each sequence */
     int within;                         /* a coarser cut of the same list, whose parts have parts of this; -1: none */
 };

@@ -16,7 +16,7 @@ enum { NORM_WORDS = 96, NORM_KIND = 48 };
 /* A norm that counts something wrongly.  NAN: the model, or the mesh, does not allow it. */
 struct norm_guess {
     char words[NORM_WORDS];             /* a sentence */
-    double norm;
+    double norm;                        /**< Value of the norm. */
     bool of_many;                       /* one of as many as there are experts: it may agree by chance */
 };
 
@@ -26,7 +26,7 @@ struct step_norms {
     bool has;                           /* no gradient is missing: else the rest is zero */
     double norm;                        /* the right one */
     struct norm_guess *guess;           /* [guesses] */
-    int guesses;
+    int guesses;                        /**< Entries of `guess`. */
     double own[SHARE_CUTS][SUSPECT_RANKS + 1][SUSPECT_RANKS];   /* what each of P ranks has, by cut and P */
 };
 

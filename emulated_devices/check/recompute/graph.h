@@ -27,7 +27,7 @@ struct single_slot {
     int64_t head;                       /* columns of a head, if they are heads; else 0 */
     int maker;                          /* node */
     int route;                          /* -1; or logits: rows are the choices that they make and experts compute */
-    bool unseen;
+    bool unseen;                        /**< Programs do not show this activation. */
     bool number;                        /* a result of the whole batch, such as the loss: it has no gradient */
 };
 
@@ -53,16 +53,16 @@ struct single_value {
 /* An operation: its passes, NULL for those that it does not have.  The words are of the results. */
 typedef struct single_value single_pass(struct single *, const struct single_node *);
 struct single_operation {
-    const char *words;
-    single_pass *forward;
+    const char *words;                  /**< Name of the result in messages. */
+    single_pass *forward;               /**< Forward pass. */
     single_pass *stored;                /* forward, with what programs may keep of a row stored in the format: as near
                                          * the result as that can be; NULL: they keep nothing */
-    const char *input_words;
+    const char *input_words;            /**< Name of the gradient of an input in messages. */
     single_pass *input[SINGLE_INPUTS];  /* what it contributes to the gradient of each input */
-    const char *weight_words;
-    single_pass *weight;
-    const char *bias_words;
-    single_pass *bias;
+    const char *weight_words;           /**< Name of the weight's gradient in messages. */
+    single_pass *weight;                /**< Gradient of the weight. */
+    const char *bias_words;             /**< Name of the bias's gradient in messages. */
+    single_pass *bias;                  /**< Gradient of the bias. */
     bool passes_on;                     /* its input passes only hand a gradient on */
     bool by_rows;                       /* a row of what these passes make comes from that row only, wherever it is */
     bool weight_by_rows;                /* the gradients of weight and bias are sums over rows, wherever these are */
@@ -84,7 +84,7 @@ struct single_node {
 };
 
 struct single_graph {
-    struct single_slot *slot;
+    struct single_slot *slot;           /**< Activations and numbers, [slots]. */
     struct single_node *node;           /* in order of execution */
     int slots, nodes;
 };

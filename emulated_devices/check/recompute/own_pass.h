@@ -13,7 +13,7 @@
 /* The weights that ACTUAL had before a step. */
 struct own_weights {
     struct tensor *all;                 /* [params] F64, in the order of the model's parameters */
-    int params;
+    int params;                         /**< Entries of `all`. */
     bool complete;                      /* ACTUAL has all of them; else nothing is in `all` that may be used */
 };
 
@@ -55,13 +55,13 @@ struct own_result {
     double bound, spread;               /* what rounding does to ours; what other choices of experts do, 0: there are
                                          * none */
     struct own_share share;             /* zeros where `factor` is there */
-    struct own_rest rest;
+    struct own_rest rest;               /**< Part at right angles to the directions of rounding. */
 };
 
 struct own_pass {
     struct own_result *all;             /* [count] sorted by name */
-    int count;
-    struct replay_pass begins;
+    int count;                          /**< Entries of `all`. */
+    struct replay_pass begins;          /**< Weights, corrections and choices that the pass begins with. */
     struct replay plain;                /* once it was run */
     double *bias;                       /* [L, columns of a router] a copy of what the pass begins with */
     int32_t *route;                     /* [L, N, k] the choices of experts that explain ACTUAL best; NULL: our own */

@@ -6,7 +6,7 @@
 #include "emulated_devices/check/recompute/parts.h"
 
 struct routing {
-    int layer;
+    int layer;                          /**< Layer of the router. */
     int64_t E, k;                       /* experts that compute; choices of a token */
     int64_t rows;                       /* choices that an expert computes */
     struct tensor logits, weights;      /* [N, E + those without computation], [N,k]: recomputed, dropped ones 0 */

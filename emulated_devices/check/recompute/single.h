@@ -49,7 +49,7 @@ enum single_verdict {
 struct single_result {
     char name[SINGLE_NAME];             /* of the result */
     char made_by[64];                   /* words: "the product with its matrix", "attention", ... */
-    enum single_verdict verdict;
+    enum single_verdict verdict;        /**< Judgement of the result. */
     char lacks[SINGLE_NAME];            /* the first missing input */
     int64_t rows, cols;
     double ratio;                       /* largest error/bound of an element, by the stepwise bound; NaN: infinite */
@@ -77,7 +77,7 @@ struct single_explainer {
     /* Fill now.mistake of a wrong result.  number: steps of 16 bits explain this number; a mistake is said only if it
      * explains the number as sums do. */
     void (*explain)(struct single *, const struct single_value *right, bool number);
-    void (*forget)(struct single_notes *);
+    void (*forget)(struct single_notes *); /**< Forgets the notes and frees their memory. */
 };
 
 /* The parameters of a model in its own order, and their numbers sorted by name. */
@@ -120,7 +120,7 @@ struct single_source {
                                          * one needs it; 0: 2^18, of a matrix 2^21 */
     int64_t *most;                      /* the most bytes of matrices at once, if it is more; NULL: nobody asks */
     void (*found)(void *context, const struct single_result *);     /* called for each operation, in order */
-    void *context;
+    void *context;                      /**< First argument of fetch, fetch_rows, found and parts. */
     const struct single_explainer *explainer;       /* NULL: nobody asks why a result is wrong */
     const char *only;                   /* the only result that is recomputed; NULL: all are */
     const bool *stop;                   /* set to true by found(): no further result is recomputed; NULL: all are */
@@ -139,16 +139,16 @@ struct single_source {
     /* The batch is that of this step, from 0, of so many, which lie behind each other; 0 steps: nobody knows others.
      * begins: the step after which a resumed program begins; 0: the start. */
     int64_t step, steps, begins;
-    struct single_mesh mesh;
+    struct single_mesh mesh;            /**< Devices along each axis; 0: nobody knows. */
     const struct single_params *params; /* of the model; NULL: they are looked up again for each result */
     struct single_notes **notes;        /* the explainer's notes live on here for further checks of the same tensors;
                                          * the owner forgets them; NULL: they end with the check */
     /* [all tokens] which part of the batch each is in: the tokens of a rank's microbatch, whose gradients of weights
      * are stored before those of all parts are added.  NULL: nobody knows.  parts_are_scaled: each is then multiplied
      * by its share of the labels, and stored again. */
-    const int32_t *part;
-    int parts_of_batch;
-    bool parts_are_scaled;
+    const int32_t *part;                /**< Part of the batch for each token, [all tokens]; NULL: unknown. */
+    int parts_of_batch;                 /**< Number of parts that the batch has. */
+    bool parts_are_scaled;              /**< Each part is multiplied by its share of the labels. */
     const struct adapters *adapters;    /* of the weights; NULL: there are none */
     const struct single_params *stepped;        /* what an optimizer steps, if that is not what `params` has; NULL */
     const struct batch_cuts *cuts;      /* how diagnoses may cut the batch; NULL: nobody says why a result is wrong */

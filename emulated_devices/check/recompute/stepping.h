@@ -9,11 +9,11 @@
 #include "emulated_devices/check/recompute/steps.h"
 
 struct stepping {
-    struct single *s;
-    const struct single_steps *o;
-    const struct optimizer *is;
+    struct single *s;                   /**< State of the check of single operations. */
+    const struct single_steps *o;       /**< Optimizer's settings and steps of the program. */
+    const struct optimizer *is;         /**< Optimizer that steps. */
     int64_t k;                          /* step, from 0 */
-    struct param_spec param;
+    struct param_spec param;            /**< Parameter that is stepped. */
     int64_t rows, cols;                 /* that are now computed */
     int64_t first, whole;               /* the first of these rows; rows of the parameter */
     int number;                         /* of the parameter */

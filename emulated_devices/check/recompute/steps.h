@@ -17,8 +17,8 @@
 
 struct single_steps {
     const char *optimizer;              /* its name is the prefix of its tensors */
-    struct hyperparameters hyper;
-    int64_t steps;
+    struct hyperparameters hyper;       /**< Numbers of the optimizer. */
+    int64_t steps;                      /**< Steps of the program. */
     const double *lr;                   /* [steps] */
     enum dtype format;                  /* of the computation */
     int64_t begins;                     /* steps before the dump begins; their norms are 0 */

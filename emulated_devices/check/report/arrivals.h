@@ -25,8 +25,8 @@ struct arrival_identity { uint64_t device, number; int64_t bytes, seconds, nanos
 
 struct arrival {
     char *name;                         /* in the folder */
-    struct arrival_identity identity;
-    struct actual_opened file;
+    struct arrival_identity identity;   /**< Numbers by which the system knows the file. */
+    struct actual_opened file;          /**< Opened file, if `open`. */
     bool open;                          /* else it cannot be used, or is not needed any more */
     int64_t step;                       /* `begins`: only weights before the first */
     int64_t begins;                     /* the step after which its program was resumed; 0: the start */
@@ -34,8 +34,8 @@ struct arrival {
 };
 
 struct arrivals {
-    const char *folder;
-    const struct golden *golden;
+    const char *folder;                 /**< Path of the folder. */
+    const struct golden *golden;        /**< Golden file, which names the tensors. */
     int64_t last;                       /* the last step that is wanted */
     int64_t begins;                     /* the step after which the program was resumed; 0: the start */
     bool begun;                         /* a file has said so */
@@ -47,7 +47,7 @@ struct arrivals {
     struct arrival_identity seen;       /* the folder, when it was last read */
     int same;                           /* looks since then */
     void (*tell)(void *context, const char *line);      /* called with a line about a file that is not used */
-    void *context;
+    void *context;                      /**< First argument of `tell`. */
 };
 
 /** Begin.  Nothing is read; the folder need not exist yet.  @return OK; ERR_FILE if `folder` is something else. */

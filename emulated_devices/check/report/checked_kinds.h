@@ -45,7 +45,7 @@ struct checked_kinds {
     int absent;                         /* wrong ones that are missing, incomplete, or do not fit */
     int declared;                       /* of those that are not judged: declared as not recorded */
     int beside;                         /* results that are wrong by themselves, and are not in the golden file */
-    struct open_group group[OPEN_GROUPS];
+    struct open_group group[OPEN_GROUPS]; /**< First kinds of tensors that cannot be judged. */
     int groups;                         /* in all; only the first are kept */
     int alone;                          /* of those that cannot be judged: of later passes, without golden numbers */
     const char *first_open, *lacks;     /* the first tensor that cannot be judged, and what it could be recomputed from;

@@ -37,10 +37,10 @@ bool finding_fails(enum finding);
 /* This says what was found of one golden tensor. */
 struct checked {
     const char *name;                   /* in the golden list */
-    enum finding finding;
+    enum finding finding;               /**< Result of the comparison. */
     double error, bound;                /* norm over norm; of the worst rank */
     int rank;                           /* the worst rank */
-    bool compared;
+    bool compared;                      /**< The tensor was compared with the golden file's. */
     struct evidence *on;                /* of the ranks, if it is compared and fails; else NULL */
     char why[300];                      /* the reason, if it is misshaped or incomplete, or its copies differ */
     char copies[240];                   /* copies of its elements that are not the same; empty: there are none */
@@ -56,19 +56,19 @@ double checked_ratio(const struct checked *);
 struct later_name { char text[RECORD_NAME]; };
 
 struct check_result {
-    int count;
+    int count;                          /**< Entries of `all`. */
     struct checked *all;                /* [count] in order of execution */
     int found[FINDING_COUNT];           /* the number of each finding */
     int first, worst;                   /* indices: the first that fails; the largest error/bound; -1: none */
     struct later_name *later;           /* [laters] names of ACTUAL's activations of later passes, which `all` has */
-    int laters;
+    int laters;                         /**< Entries of `later`. */
     struct later_name *adapted;         /* [adapteds] names of adapters' tensors, which `all` has */
-    int adapteds;
+    int adapteds;                       /**< Entries of `adapted`. */
     char (*extra)[96];                  /* [extras] ACTUAL's names that match no golden tensor */
-    int extras;
+    int extras;                         /**< Entries of `extra`. */
     int unknown;                        /* of ACTUAL's tensors: of golden kinds of which it has no golden name */
-    char first_unknown[96];
-    struct golden_list list;
+    char first_unknown[96];             /**< Name of the first unknown tensor. */
+    struct golden_list list;            /**< List of golden tensors, whose names `all` uses. */
 };
 
 /**

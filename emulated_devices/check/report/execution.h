@@ -22,7 +22,7 @@ enum execution_phase {
 struct execution {
     char optimizer[24];                 /* empty: the first pass */
     int pass;                           /* from 1; INT_MAX: after the last step */
-    enum execution_phase phase;
+    enum execution_phase phase;         /**< Part of the pass. */
     int layer;                          /* EXECUTION_BEFORE, EXECUTION_AFTER, or a block */
     bool is_parameter;                  /* gradients of weights stand behind those of the layer's activations */
     int place;                          /* in the layer */

@@ -23,30 +23,30 @@ struct noted { struct devices over, last; struct single_notes *notes; struct not
 
 /* All checks of a dump share these: that of all results, and those of single results from other copies. */
 struct shared {
-    struct single_params params;
+    struct single_params params;        /**< Parameters of the model, sorted by name. */
     struct single_params stepped;       /* of a dump with adapters: what is trained */
-    struct single_mesh mesh;
-    struct batch_cuts cuts;
-    struct model_copies copies;
+    struct single_mesh mesh;            /**< Devices of the program along each axis. */
+    struct batch_cuts cuts;             /**< Ways to cut the batch, for diagnoses. */
+    struct model_copies copies;         /**< Copies of the model, for diagnoses. */
     struct noted *noted;                /* a list, for each set of ranks whose copies are read: they are few */
 };
 
 struct checking {
-    const struct golden *golden;
-    const struct actual *actual;
-    enum dtype format;
-    struct singles *out;
-    enum error_code failed;
-    struct shared *shared;
-    struct view view;
+    const struct golden *golden;        /**< Golden file of the check. */
+    const struct actual *actual;        /**< Dump of the program that is checked. */
+    enum dtype format;                  /**< Format of the program's computation. */
+    struct singles *out;                /**< Verdicts, which the check fills. */
+    enum error_code failed;             /**< First error of reading or of memory; OK: none. */
+    struct shared *shared;              /**< Data that all checks of the dump share. */
+    struct view view;                   /**< Ranks whose copies are looked at. */
     struct apart *apart;                /* [aparts] of the tensors read so far, sorted by name */
-    int aparts;
+    int aparts;                         /**< Entries of `apart`. */
     bool reads_apart;                   /* since the last result a tensor was read whose copies differ */
     bool *mixed;                        /* [results] that */
     const char *optimizer;              /* whose pass is recomputed, if it is a later one */
     int64_t step;                       /* of the pass, from 0 */
-    struct rounding rounding;
-    struct error *err;
+    struct rounding rounding;           /**< Rounding that the bounds allow. */
+    struct error *err;                  /**< Message of the error in `failed`. */
     bool stop;                          /* view.until_wrong: the first wrong result has been met */
     bool number_is_wrong;               /* the same: a number is wrong, and the next result says more */
 };

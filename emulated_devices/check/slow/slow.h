@@ -48,7 +48,7 @@ struct slow {
     int steps;                          /* that were judged */
     int64_t first, last;                /* their numbers; 0: none */
     int count;                          /* findings, of which the first is in most steps */
-    struct slow_finding of[SLOW_FINDINGS];
+    struct slow_finding of[SLOW_FINDINGS]; /**< Findings, [count]. */
     int more;                           /* that had no room */
     bool hangs;                         /* the run does not go on; the finding of a hang comes first */
 };

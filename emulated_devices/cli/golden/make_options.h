@@ -11,9 +11,9 @@ struct make_options {
     const char *model, *batch, *text, *out, *optimizers, *kept, *as, *schedule, *lr_file, *pack;
     int steps, sequences, tokens, micros, warmup, lr_steps, lr_decay;
     double lr, min_lr, weight_decay, clip, dropout;
-    struct moment_flags moments;
-    uint64_t seed;
-    bool cover;
+    struct moment_flags moments;        /**< Values of --beta1, --beta2 and --eps. */
+    uint64_t seed;                      /**< Seed of preset weights, of dropout and of drawn batches. */
+    bool cover;                         /**< Draw tokens and labels that show many kinds of mistakes. */
 };
 
 /** Read the rates of --lr-file into request->rates, before the batches; there are as many steps.

@@ -46,7 +46,7 @@ enum list_manner {
     LIST_WHOLE                          /* or several, with the fields */
 };
 struct list_wanted {
-    enum list_manner manner;
+    enum list_manner manner;            /**< Detail that the caller wants. */
     const char *name, *group;           /* entries of this name, of this group; NULL: all */
 };
 

@@ -31,7 +31,7 @@ struct layered {
     int tables;                         /* entries of `table` */
     double made;                        /* seconds that making the tables took */
     bool of_model;                      /* false: the table is a file's, and no step is planned */
-    struct layered_row row[LAYERED_PLANNERS];
+    struct layered_row row[LAYERED_PLANNERS]; /**< Result of each planner, [rows]. */
     int rows;                           /* the best first, once they are solved */
 };
 

@@ -13,7 +13,7 @@ struct live_words {
 
 /* All that a device needs to answer clients. */
 struct live_serving {
-    const struct live_words *words;
+    const struct live_words *words;     /**< Words of the command line about clients. */
     const struct serving_job *job;      /* without requests */
     const char *dir;                    /* of the model; NULL or empty: a preset */
     int64_t answers;                    /* end after so many; 0: do not */

@@ -13,7 +13,7 @@ enum { MATCH_TEXT = 400 };
 struct mismatch {
     const char *kind;                   /* one word, of the table in docs/authors/lint.md; NULL: nothing is wrong */
     int line, other_line, device, other;
-    char text[MATCH_TEXT];
+    char text[MATCH_TEXT];              /**< Sentence about the mismatch. */
 };
 
 /** Find the first mismatch of a case.  @return false: there was no memory. */

@@ -24,10 +24,10 @@ enum node_kind {
 /* A variable: name; `type` and `stars`; a: its first value; b: lengths of its dimensions, by `next`; number: how many.
  * FOR: a, b, c and the body d.  IF: a, b, c.  CASE: a, or 0 for default.  BLOCK: a: first statement. */
 struct node {
-    enum node_kind kind;
+    enum node_kind kind;                /**< Kind of expression or statement. */
     int line, mark, name, type, stars;
     int a, b, c, d, next;               /* other nodes; 0: none */
-    int64_t number;
+    int64_t number;                     /**< Value of a number, or a count: see above. */
 };
 
 enum { FUNCTION_PARAMETERS = 24 };
@@ -38,18 +38,18 @@ struct function {
     int name, line, body;               /* body: 0: it was not understood */
     int failed;                         /* in which line; 0: nowhere */
     int parameters, type, stars;
-    struct parameter parameter[FUNCTION_PARAMETERS];
-    bool is_static;
+    struct parameter parameter[FUNCTION_PARAMETERS]; /**< Parameters, [parameters]. */
+    bool is_static;                     /**< The function is declared static. */
     bool is_called;                     /* by another function of this file */
 };
 
 struct program {
-    struct lint_memory pool;
-    struct names names;
-    struct words words;
+    struct lint_memory pool;            /**< Memory of the tree. */
+    struct names names;                 /**< Names in the text, each with a number. */
+    struct words words;                 /**< Words of the text, in order. */
     struct node *node;                  /* [nodes]; the first is none */
     int nodes, node_room;
-    struct function *function;
+    struct function *function;          /**< Functions of the text, [functions]. */
     int functions, function_room;
     int globals, last_global;           /* statements that declare what all functions see */
     bool full;                          /* there was no memory */

@@ -9,7 +9,7 @@ enum { PARSE_DEPTH = 200, PARSE_TYPES = 1024,
        PARSE_LINKS = 300 };             /* of one chain, such as a + a + ..: each is a call deeper */
 
 struct parser {
-    struct program *program;
+    struct program *program;            /**< Tree that is made. */
     const struct word *at, *end;        /* the next word; the last one, WORD_END */
     int type[PARSE_TYPES], types;       /* names of types that the text defines */
     int depth;                          /* expressions and statements around this one */

@@ -26,9 +26,9 @@ struct value { enum value_kind kind; enum spread spread; int64_t number; struct 
 enum fill { FILL_OWN, FILL_SAME, FILL_ZERO, FILL_GIVEN };      /* GIVEN: a struct of the caller */
 
 struct cell {
-    struct value value;
+    struct value value;                 /**< Value of the cell, if `is_set`. */
     bool is_set, is_array;
-    enum fill fill;
+    enum fill fill;                     /**< Value of parts that were never written. */
     int group;                          /* of a struct that stands for a group, or an exchange of it: number + 1 */
     int64_t key;                        /* of its parent: an index, or a name */
     struct cell *first, *next;          /* parts; the next part of its parent */
@@ -59,7 +59,7 @@ enum { TAG_ANY = -3, PEER_ANY = -3, PEER_NONE = -2, UNKNOWN = -1 };
 
 /* One act of a device that others must match.  Numbers are UNKNOWN, names -1, where nothing is known. */
 struct event {
-    enum event_kind kind;
+    enum event_kind kind;               /**< Kind of act: send, receive, wait or collective. */
     int line, call;                     /* call: the name of what was called */
     int group, peer;                    /* peer: a device, not a member */
     int message;                        /* of a SEND, RECEIVE, a WAIT; of a COLLECTIVE that does not wait */
@@ -75,13 +75,13 @@ struct lint_group { int size, member[DEVICES_MOST], ordinal; };
 
 /* One device would do this. */
 struct trace {
-    struct event *event;
+    struct event *event;                /**< Events of the device, [count], in order. */
     int count, room, messages;
     bool is_lost;                       /* from here on nothing is known */
     bool is_lenient;                    /* a message was waited for of which it is not known which one it is */
     bool at_split;                      /* it ends at a split whose groups are not known yet */
     int lost_line;                      /* in which line, and why: a text without variables */
-    const char *lost_why;
+    const char *lost_why;               /**< Reason why nothing is known after `lost_line`. */
     int lost_name;                      /* a name for it, or -1 */
 };
 
@@ -93,20 +93,20 @@ struct early { const char *kind, *why; int line, call, device; int64_t number; }
 
 /* One run on so many devices. */
 struct lint_case {
-    const struct program *program;
+    const struct program *program;      /**< Text that is run. */
     const struct call_rule *const *rule;        /* [names]: what a call of this name does, or NULL */
     const bool *talks;                  /* [functions] whether it, or one that it calls, sends or receives */
     bool is_lesson;                     /* its calls are those of tutorials/course.h */
-    int size;
+    int size;                           /**< Number of devices. */
     int64_t sample;                     /* which numbers parameters have */
     bool choice;                        /* how conditions go that are unknown and the same on all devices */
-    struct lint_group group[GROUPS_MOST];
-    int groups;
-    struct split split[SPLITS_MOST];
+    struct lint_group group[GROUPS_MOST]; /**< Groups that are known, [groups]. */
+    int groups;                         /**< Entries of `group`. */
+    struct split split[SPLITS_MOST];    /**< Divisions of groups that are known, [splits]. */
     int splits;                         /* so many are known */
-    struct trace trace[DEVICES_MOST];
-    struct early early[DEVICES_MOST];
-    int earlies;
+    struct trace trace[DEVICES_MOST];   /**< Trace of each device, [size]. */
+    struct early early[DEVICES_MOST];   /**< Findings of single devices, [earlies]. */
+    int earlies;                        /**< Entries of `early`. */
 };
 
 /** Run a function for a device, and write its trace.  Memory is given back before it returns. */

@@ -15,13 +15,13 @@
 /* A page is about one check. */
 struct checked_page {
     const char *golden_path, *actual_path;
-    const struct golden *golden;
-    const struct actual *actual;
-    const struct check_result *whole;
-    const struct singles *single;
+    const struct golden *golden;        /**< Golden file of the check. */
+    const struct actual *actual;        /**< Dump of the program that was checked. */
+    const struct check_result *whole;   /**< Comparison with the golden file. */
+    const struct singles *single;       /**< Verdicts on single operations. */
     int64_t step;                       /* of a running program, whose step alone was judged; 0: all were */
-    enum dtype format;
-    bool holds;
+    enum dtype format;                  /**< Format of the program's computation. */
+    bool holds;                         /**< All is right. */
     const char *verdict;                /* the word: "OK" */
     const char *first;                  /* the tensor that is wrong first; NULL: none is */
     const char *why;                    /* the line that the command ends with; empty if all is right */

@@ -29,11 +29,11 @@ extern const char *const shown_colours[], *const shown_signs[], *const shown_wor
 enum phase { PHASE_FORWARD, PHASE_BACKWARD, PHASE_GRADIENTS, PHASE_STEP, PHASE_COUNT };
 
 struct shown_tensor {
-    const struct checked *checked;
+    const struct checked *checked;      /**< Comparison of the tensor with the golden file. */
     const struct single_result *alone;  /* NULL: it was not recomputed */
-    enum shown shown;
-    enum phase phase;
-    int64_t step;
+    enum shown shown;                   /**< Sign and colour of the tensor. */
+    enum phase phase;                   /**< Column of the tensor in its layer. */
+    int64_t step;                       /**< Step of the tensor, from 1. */
     int layer;                          /* 0: before the blocks; 1 to L; L + 1: after them */
     int order;                          /* in its step */
     bool row;                           /* it has a row of its own */
@@ -41,9 +41,9 @@ struct shown_tensor {
 
 /* All tensors of the page. */
 struct checked_drawing {
-    const struct checked_page *page;
+    const struct checked_page *page;    /**< Check that the page is about. */
     struct shown_tensor *all;           /* [count] in order of execution */
-    int count;
+    int count;                          /**< Entries of `all`. */
     const struct checked **by_name;     /* [count] sorted */
     bool crowded;                       /* right tensors are counted, and have no rows */
 };

@@ -27,7 +27,7 @@ struct rectangle { struct interval rows, cols; };
 struct boxing_transfer {
     int peer;                           /* the other device's rank */
     int count, room;                    /* rectangles */
-    struct rectangle *at;
+    struct rectangle *at;               /**< Rectangles, [count], in order. */
     int64_t elements;                   /* of all of them */
 };
 
@@ -36,7 +36,7 @@ struct boxing {
     struct part from, to;               /* its parts before and after; without elements where it is not on that side */
     int sends, receives;
     struct boxing_transfer *send, *receive;     /* [devices of the other side] */
-    struct boxing_transfer own;
+    struct boxing_transfer own;         /**< Rectangles that stay with the device. */
 };
 
 /* The parts of all devices of a plan's mesh, in the order of ranks. */
@@ -80,7 +80,7 @@ void boxing_cost(const struct boxing *, const struct group *, enum dtype, struct
 /* A boxing on its way: messages that are sent, and the memory that they read. */
 struct boxing_flight {
     int count;                          /* messages */
-    struct message *message;
+    struct message *message;            /**< Messages on their way, [count]. */
     struct tensor *packed;              /* [count] of each, in BUFFERS */
 };
 

@@ -15,8 +15,8 @@ struct plan_peak { struct arena_use use; struct doing doing; uint32_t blocks[ARE
 
 /* More that a command says of its plan, behind the report and in its JSON. */
 struct plan_more {
-    void (*print)(FILE *, const void *context);
-    void (*json)(cJSON *root, const void *context);
+    void (*print)(FILE *, const void *context); /**< Prints the text behind the report. */
+    void (*json)(cJSON *root, const void *context); /**< Adds the fields to the document. */
     const void *context;                /* last argument of both */
 };
 

@@ -39,7 +39,7 @@ struct snapshot_front {
     int32_t devices, kills, most;       /* kills so far; how many may be survived */
     int64_t first, steps;               /* steps done before the run; steps of the run */
     int64_t from;                       /* steps done in the snapshots that devices begin with; -1: as any run does */
-    struct survived_kill kill[KILLS_MOST];
+    struct survived_kill kill[KILLS_MOST]; /**< Kills that the run has survived, [kills]. */
     int32_t ended, status;              /* the launcher's: the run had ended before the last kill; its exit status */
 };
 

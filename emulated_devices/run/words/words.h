@@ -60,7 +60,7 @@ struct train_words {
     const char *plan;                   /* a file of sections; NULL: one mesh for all layers */
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
     const char *disturb;                /* of --disturb; NULL: nothing is disturbed */
-    int size[AXIS_COUNT];
+    int size[AXIS_COUNT];               /**< Devices along each axis of the mesh. */
     int batch, seq, micro, lr_steps, vocabulary, pad_vocabulary;        /* 0: not given */
     int steps, warmup;                  /* warmup -1: not given */
     const char *rates;                  /* the schedule of the learning rate */
@@ -71,11 +71,11 @@ struct train_words {
     bool untied, chunks_given;
     bool infers;                        /* `orrery infer`: forward passes alone */
     bool serves;                        /* `orrery serve`: likewise, of requests */
-    struct offload_flags offload;
-    struct model_flags changed;
-    struct data_flags data;
-    struct low_rank_flags low_rank;
-    struct field_flags fields;
+    struct offload_flags offload;       /**< Flags of the slow tier. */
+    struct model_flags changed;         /**< Flags that change the model. */
+    struct data_flags data;             /**< Flags of data parallelism. */
+    struct low_rank_flags low_rank;     /**< Flags of low-rank optimizers. */
+    struct field_flags fields;          /**< Flags of models with fields on a globe. */
     struct moment_flags moments;        /* --beta1, --beta2, --eps */
 };
 

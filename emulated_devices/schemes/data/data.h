@@ -191,7 +191,7 @@ struct data_parallel {
     struct sharing *sharing;                    /* [2] which devices share the units, and how numbers are sent: those of
                                                  * experts apart are shared by others */
     struct data_link *chain;                    /* ends with a stage that is NULL */
-    int units;
+    int units;                                  /**< Entries of `unit`. */
     struct unit *unit;                          /* [units] */
     struct tensor gradients;                    /* if they are kept whole: all units' g, last unit first, the order in
                                                  * which backward completes them */

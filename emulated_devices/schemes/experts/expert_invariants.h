@@ -22,8 +22,8 @@ struct expert_seen {
      * devices has a range (block_at).  NULL: of no such scheme. */
     const int32_t *part;                /* [rows] where a row's experts probably are; -1: not known */
     const int *own;                     /* [sharing] the part of the experts that each device has */
-    int64_t rows;
-    int sharing;
+    int64_t rows;                       /**< Rows of the microbatch. */
+    int sharing;                        /**< Devices that share the rows. */
 };
 
 extern const struct invariant fssdp_invariants[], tutel_invariants[], speculative_invariants[];

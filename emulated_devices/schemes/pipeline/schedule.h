@@ -103,7 +103,7 @@ struct schedule_generator {
     bool pairs;                         /* has passes side by side, if requested */
     /** NULL if the request can be met, else what the schedule needs, naming the value. */
     const char *(*refuses)(const struct schedule_request *);
-    enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *);
+    enum error_code (*make)(struct schedule *, const struct schedule_request *, struct error *); /**< Makes the list. */
 };
 
 SCHEME_CASTS(PIPELINE_SCHEME, schedule_generator)              /* schedule_generator_at, schedule_generator_find */

@@ -17,7 +17,7 @@
 
 struct graph_point {
     picoseconds time, computing;
-    uint64_t memory;
+    uint64_t memory;                    /**< Memory of the strategies, in bytes. */
     int tree;                           /* the strategies that it is made of: a place in the tree; -1: none */
 };
 

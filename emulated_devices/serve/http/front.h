@@ -44,9 +44,9 @@ struct ticket;
 
 /* How a client's thread sleeps, and hears that there is more.  Both are called with the table locked. */
 struct sleeper {
-    void *context;
+    void *context;                      /**< First argument of the functions. */
     void (*sleep)(void *context);       /* until wake */
-    void (*wake)(void *context);
+    void (*wake)(void *context);        /**< Wakes the thread that sleeps. */
     bool (*left)(void *context);        /* whether the client of a sleeper has left */
 };
 
@@ -61,7 +61,7 @@ uint64_t front_next(struct front *);
 struct ticket_state {
     struct api_answer answer;           /* so far */
     char *text;                         /* [bytes] that may be sent, behind those that were seen; for free() */
-    size_t bytes;
+    size_t bytes;                       /**< Size of `text`, in bytes. */
     bool done;                          /* there will be no more */
     const char *problem;                /* why it has no end; NULL: it has, or goes on */
 };

@@ -24,8 +24,8 @@ enum memory_action { MEMORY_END, MEMORY_MAKE, MEMORY_DROP };
  * the model's format.  DROP('x') frees its input before the operation ends.  A tensor made forward and not dropped
  * there is saved for backward. */
 struct memory_step {
-    enum memory_action action;
-    char tensor;
+    enum memory_action action;          /**< Make or drop the tensor, or end the list. */
+    char tensor;                        /**< Letter of the tensor, as said above. */
     enum memory_size size;              /* of own tensors */
     int bytes;                          /* of an element of own tensors */
 };

@@ -17,13 +17,13 @@ struct part_state {
 };
 
 struct states {
-    struct pieces *pieces;
-    const struct trainer *trainer;
-    const struct memory_profile *profile;
+    struct pieces *pieces;                 /**< Allocations of the replay. */
+    const struct trainer *trainer;         /**< Trainer whose memory is replayed. */
+    const struct memory_profile *profile;  /**< Profile of the program whose memory is replayed. */
     struct replayed *kept;                 /* a list: weights, masters, buffers of gradients, optimizer states */
     struct replayed *gathering, *reducing; /* the buffers of the last all-gather and of the last reduce-scatter */
-    struct replayed *bucket;
-    int parts;
+    struct replayed *bucket;               /**< Buffer of gradients that are reduced together. */
+    int parts;                             /**< Entries of `part`. */
     struct part_state *part;            /* [parts] of the model */
     bool stepped;                       /* the optimizer has its states */
 };

@@ -42,7 +42,7 @@ struct outcome {
     struct digest digest;               /* rank 0: of what all devices have computed and counted */
     uint64_t activations;               /* this device's peak, in bytes */
     uint64_t model_state;               /* sum of the peaks of weights, gradients, masters and optimizer state */
-    double loss;
+    double loss;                        /**< Loss of the last step. */
     int64_t skipped;                    /* steps */
     double flops;                       /* this device's, of all steps */
     picoseconds time;                   /* this device's virtual time, on the plan's cluster */

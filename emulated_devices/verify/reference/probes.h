@@ -39,7 +39,7 @@ static inline bool expected_is_dumped(const struct expected *expected, const cha
 struct kept_rows {
     char name[32];                      /* of sorted_by_expert */
     int layer, micro;
-    bool gradient;
+    bool gradient;                      /**< The rows are of a gradient. */
     struct tensor t;                    /* [rows, columns] in the host's memory */
     int32_t *expert, *row;              /* [rows] of each row; where in the batch its token is */
     struct interval columns;            /* of F, or of the results */

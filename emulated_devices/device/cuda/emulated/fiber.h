@@ -11,10 +11,10 @@ namespace emulated {
 
 struct fiber {
     struct fiber *next;                 /* in the list of those that are free */
-    char *stack;
-    size_t bytes;
+    char *stack;                        /**< Lowest byte of the stack. */
+    size_t bytes;                       /**< Size of the stack, in bytes. */
     void *context;                      /* where it stopped */
-    void (*entry)(struct fiber *);
+    void (*entry)(struct fiber *);      /**< Function that the fiber runs. */
 };
 
 /* A fiber that will call entry, which never returns.  The page below its stack cannot be touched. */

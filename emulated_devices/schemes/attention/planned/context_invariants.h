@@ -14,8 +14,8 @@
 
 /* The `seen` of an attention scheme's invariants: a finished plan, what its planner knew, and the planner. */
 struct context_seen {
-    const struct context_load *load;
-    const struct context_plan *plan;
+    const struct context_load *load;            /**< Lengths and devices that the planner knew. */
+    const struct context_plan *plan;            /**< Finished plan. */
     const struct context_plan *const *step;     /* [load->micros, at least 1] the plans of all microbatches of the step;
                                          * NULL: not known */
     enum error_code (*planner)(struct context_plan *, const struct context_load *, struct error *);

@@ -60,58 +60,58 @@ struct data_stage {
     /* Building: `outline` makes groups, lists and sizes, which is sufficient for all predictions.  `fill` allocates
      * memory that belongs to no unit.  `make` allocates more memory of a unit, after its kept tensors, and `unmake`
      * frees this memory. */
-    enum error_code (*outline)(struct data_parallel *, struct error *);
-    enum error_code (*fill)(struct data_parallel *, struct error *);
-    void (*make)(struct data_parallel *, struct unit *);
-    void (*unmake)(struct data_parallel *, struct unit *);
-    void (*close)(struct data_parallel *);
+    enum error_code (*outline)(struct data_parallel *, struct error *); /**< Makes groups, lists and sizes. */
+    enum error_code (*fill)(struct data_parallel *, struct error *); /**< Allocates memory that belongs to no unit. */
+    void (*make)(struct data_parallel *, struct unit *); /**< Allocates more memory of a unit, after kept tensors. */
+    void (*unmake)(struct data_parallel *, struct unit *); /**< Frees the memory that `make` allocated. */
+    void (*close)(struct data_parallel *);      /**< Frees the stage's own state. */
     /* Allocate n elements of a class of a unit's state; tensor_none if this stage has no place for them. */
     struct tensor (*place)(struct data_parallel *, const struct unit *, enum arena_tag, enum dtype, int64_t n);
 
     /* Weights: `acquire` makes the weights of a use whole, and of later uses as far as the stage looks ahead.
      * `release` says that a unit's weights are no longer needed after the list's pass `use`. */
-    enum error_code (*acquire)(struct data_parallel *, struct use, bool ahead, struct error *);
-    void (*release)(struct data_parallel *, int use, int unit);
+    enum error_code (*acquire)(struct data_parallel *, struct use, bool ahead, struct error *); /**< Gathers weights. */
+    void (*release)(struct data_parallel *, int use, int unit); /**< Ends the use of a unit's weights. */
     /* `fetch` copies a unit's own_w to the device, as u->shard, if own_w is elsewhere.  `drop` frees the copy. */
-    enum error_code (*fetch)(struct data_parallel *, struct unit *, struct error *);
-    void (*drop)(struct data_parallel *, struct unit *);
+    enum error_code (*fetch)(struct data_parallel *, struct unit *, struct error *); /**< Copies own_w to the device. */
+    void (*drop)(struct data_parallel *, struct unit *); /**< Frees the copy of the weights that `fetch` made. */
 
     /* Gradients: `begin` allocates a unit's gradient.  `end` says that a pass has added to those of a use.  `finish`
      * says that no pass will add to a gradient any more.  `settle` comes after the reductions, when all gradients are
      * where they will be stepped. */
-    enum error_code (*begin)(struct data_parallel *, struct unit *, struct error *);
-    enum error_code (*end)(struct data_parallel *, struct use, struct error *);
-    enum error_code (*finish)(struct data_parallel *, struct error *);
-    void (*settle)(struct data_parallel *);
+    enum error_code (*begin)(struct data_parallel *, struct unit *, struct error *); /**< Allocates the gradient. */
+    enum error_code (*end)(struct data_parallel *, struct use, struct error *); /**< Ends a use's gradients. */
+    enum error_code (*finish)(struct data_parallel *, struct error *); /**< No pass adds gradients after this. */
+    void (*settle)(struct data_parallel *);     /**< Called when all gradients are where they will be stepped. */
     /* `take_sum` copies a unit's own_g to the device, as u->sum, if own_g is elsewhere.  `put_sum` copies the sum
      * back, and of a finished sum only the part that this device steps. */
-    enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *);
+    enum error_code (*take_sum)(struct data_parallel *, struct unit *, struct error *); /**< Reads a unit's sum. */
     enum error_code (*put_sum)(struct data_parallel *, struct unit *, bool finished, struct error *);
 
     /* The step: `expect` gives the number of the next step.  `before` comes before a step, `after` after a step.
      * `step` steps all units; `share` in its arguments says whether new weights are sent.  The function `share` sends
      * a unit's new weights to the devices that keep these (unit NULL: all that still wait).  `clear` zeroes
      * gradients.  `skip`: there is no step. */
-    void (*expect)(struct data_parallel *, int64_t t);
-    void (*before)(struct data_parallel *);
-    enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *);
-    enum error_code (*share)(struct data_parallel *, struct unit *, struct error *);
-    enum error_code (*after)(struct data_parallel *, int64_t t, struct error *);
-    void (*clear)(struct data_parallel *, struct unit *);
-    void (*skip)(struct data_parallel *);
+    void (*expect)(struct data_parallel *, int64_t t); /**< Gets the number of the next step, t. */
+    void (*before)(struct data_parallel *);     /**< Called before a step. */
+    enum error_code (*step)(struct data_parallel *, struct step, bool share, struct error *); /**< Steps all units. */
+    enum error_code (*share)(struct data_parallel *, struct unit *, struct error *); /**< Sends new weights. */
+    enum error_code (*after)(struct data_parallel *, int64_t t, struct error *); /**< Called after step t. */
+    void (*clear)(struct data_parallel *, struct unit *); /**< Sets a unit's gradients to zero. */
+    void (*skip)(struct data_parallel *);       /**< Called in place of a step that is left out. */
 
     /* Prediction follows from the list of passes.  `cost` is the traffic of a step on one level.  `passing` is the
      * most memory on the device besides what is kept there.  A stage adds this memory to sum.  If its memory never
      * exists together with that of other stages, the stage only raises sum to at least its own. */
-    void (*foresee)(struct data_parallel *);
-    void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum);
-    void (*passing)(const struct data_parallel *, struct model_state *sum);
+    void (*foresee)(struct data_parallel *);    /**< Prepares the prediction from the list of passes. */
+    void (*cost)(const struct data_parallel *, enum shard_level, struct account *sum); /**< Adds a step's traffic. */
+    void (*passing)(const struct data_parallel *, struct model_state *sum); /**< Adds memory that is not kept. */
     /* A step moves this to and from the slow tier; update_moves is the part that a skipped step does not move. */
-    void (*moves)(const struct data_parallel *, struct tier_traffic *sum);
+    void (*moves)(const struct data_parallel *, struct tier_traffic *sum); /**< Adds the tier traffic of a step. */
     /* Inference sends and moves this once more, before all its passes: parts of the pass after the last. */
-    void (*first_cost)(const struct data_parallel *, struct account *sum);
-    void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum);
-    void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum);
+    void (*first_cost)(const struct data_parallel *, struct account *sum); /**< Adds what inference sends first. */
+    void (*first_moves)(const struct data_parallel *, struct tier_traffic *sum); /**< Adds inference's first moves. */
+    void (*update_moves)(const struct data_parallel *, struct tier_traffic *sum); /**< Adds the moves of an update. */
 };
 
 extern const struct data_stage stage_versions, stage_late, stage_chosen, stage_gathering, stage_tier, stage_direction,

@@ -32,19 +32,19 @@ enum { WRITE = 1, ATOMIC = 2, COMPARES = 4, OF_BLOCK = 8, FOR_GOOD = 16 };
 /* Accesses to a word of 4 bytes: of lanes of a warp, at the same clock of each. */
 struct access {
     uint32_t launch, block, phase, clock, lanes;
-    const void *pc;
-    uint16_t warp;
+    const void *pc;                     /**< Address of the instruction. */
+    uint16_t warp;                      /**< Number of the warp in its block. */
     uint8_t bytes, kind;                /* a bit for each byte; WRITE, ATOMIC, ... */
     uint8_t size;                       /* of an atomic, in bytes */
 };
 
 /* The launch that runs. */
 struct running {
-    std::string kernel;
-    where at;
+    std::string kernel;                 /**< Name of the kernel. */
+    where at;                           /**< File and line of the launch. */
     uint32_t launch, block;
     dim3 grid, block_size;
-    size_t shared_bytes;
+    size_t shared_bytes;                /**< Dynamic shared memory of a block, in bytes. */
     const char *closure, *closure_end;  /* the kernel's arguments */
     uint64_t block_number;              /* of all launches */
 };
@@ -59,9 +59,9 @@ struct cell { accesses writes, reads; };
 struct allocation {
     std::string name;                   /* of a variable of the .cu file; "": it was allocated */
     bool by_host, by_kernel;            /* a variable: who has used it */
-    char *base;
-    size_t bytes;
-    bool live;
+    char *base;                         /**< First byte of the memory. */
+    size_t bytes;                       /**< Size of the memory, in bytes. */
+    bool live;                          /**< The memory is not freed. */
     std::vector<uint8_t> written;       /* by byte: whether somebody has */
     std::vector<cell> cells;            /* by word; made when first used */
     uint32_t launch;                    /* before which it was made, or freed */
@@ -69,7 +69,7 @@ struct allocation {
 
 enum kind_of_place { NOTHING, OWN, GLOBAL, SHARED };
 struct place {
-    enum kind_of_place kind;
+    enum kind_of_place kind;            /**< Memory that the address is in. */
     allocation *memory;                 /* GLOBAL: also one that it only comes near to, or that is freed */
     size_t offset;                      /* in it, or in the array: (size_t)-4 is 4 bytes before it */
     const char *array;                  /* SHARED: its name */
