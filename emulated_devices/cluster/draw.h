@@ -20,8 +20,8 @@ struct length_part { double part, from, to; };
 
 struct job_law {
     const char *name, *source;
-    struct size_part size[LAW_PARTS];
-    struct length_part length[LAW_PARTS];
+    struct size_part size[LAW_PARTS];   /**< Parts of jobs by number of devices. */
+    struct length_part length[LAW_PARTS]; /**< Parts of jobs by length. */
 };
 
 /** The laws; end with name NULL. */
@@ -31,10 +31,10 @@ extern const struct job_law job_laws[];
 enum error_code job_law_find(const struct job_law **, const char *name, struct error *);
 
 struct drawn_jobs {
-    const struct job_law *law;
+    const struct job_law *law;          /**< Law of sizes and lengths. */
     int jobs, users, devices;           /* of the cluster that they load */
     double load, scale;                 /* scale: of all lengths */
-    uint64_t seed;
+    uint64_t seed;                      /**< Seed of the random numbers. */
 };
 
 /**

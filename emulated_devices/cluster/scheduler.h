@@ -18,7 +18,7 @@ struct allocation { int devices, clock, place; };       /* 0 devices: it waits. 
 
 /* A job that has come and has not ended. */
 struct active_job {
-    const struct cluster_job *job;
+    const struct cluster_job *job;                      /**< Job of the list. */
     int number;                         /* of the list of jobs */
     int64_t left;                       /* millionths of steps that are not done */
     int64_t served;                     /* device milliseconds that it has had */
@@ -39,9 +39,9 @@ struct scheduling {
     int devices;                        /* of the cluster that are not broken */
     const struct buddy *room;           /* what is free now */
     struct active_job **at;             /* [count] in the order of arrival */
-    int count;
-    struct pricing *pricing;
-    const struct scheduling_setting *setting;
+    int count;                          /**< Jobs that wait or run. */
+    struct pricing *pricing;            /**< Times and energies of steps. */
+    const struct scheduling_setting *setting; /**< Settings of the user. */
     int64_t wake;                       /* out: when to ask again at the latest; INT64_MAX: at the next event */
     void *own;                          /* the scheduler's, from its open() */
 };
@@ -51,9 +51,9 @@ struct scheduler {
     bool moves;                         /* it may move and resize jobs that run: then devices that are free suffice */
     bool conserves;                     /* no device is idle as long as a job that waits fits */
     /* Both may be NULL: the scheduler keeps nothing of its own.  close is called also after open fails. */
-    enum error_code (*open)(struct scheduling *, struct error *);
-    void (*close)(struct scheduling *);
-    enum error_code (*decide)(struct scheduling *, struct error *);
+    enum error_code (*open)(struct scheduling *, struct error *); /**< Creates the scheduler's own state. */
+    void (*close)(struct scheduling *);                           /**< Frees the scheduler's own state. */
+    enum error_code (*decide)(struct scheduling *, struct error *); /**< Decides about devices. */
 };
 
 /** The registry; ends with NULL. */

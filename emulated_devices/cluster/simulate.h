@@ -55,8 +55,8 @@ struct job_outcome {
 };
 
 struct simulation_setting {
-    const struct scheduler *scheduler;
-    struct scheduling_setting how;
+    const struct scheduler *scheduler;  /**< Scheduler that decides. */
+    struct scheduling_setting how;      /**< Settings of the scheduler. */
     int devices, node;                  /* powers of two */
     int64_t copy_rate;                  /* 10^6 bytes a second between a device and its host; 0: takes no time */
     double between;                     /* milliseconds between failures of a device; 0: nothing fails */
@@ -66,7 +66,7 @@ struct simulation_setting {
 };
 
 struct simulated {
-    int devices;
+    int devices;                        /**< Devices of the cluster. */
     int64_t end;                        /* of the last job */
     struct job_outcome *job;            /* [jobs] */
     struct device_books *device;        /* [devices] */

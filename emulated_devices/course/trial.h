@@ -51,17 +51,17 @@ struct trial_device {
              const void *before;                /* a copy from before the call; NULL: it had nothing */
            } buffer[WORKER_BUFFERS];
     int64_t number[WORKER_NUMBERS];             /* whole numbers, and others: as calls.c takes them */
-    double given[WORKER_NUMBERS];
+    double given[WORKER_NUMBERS];               /**< Arguments that are not whole numbers. */
     /* after it: what came back, and what was counted */
-    int64_t result;
-    double real;
+    int64_t result;                             /**< Whole number that came back. */
+    double real;                                /**< Real number that came back. */
     uint64_t messages, bytes;                   /* sent, by itself and by collective operations */
     uint64_t collectives;                       /* calls of collective operations */
     uint64_t additions, peak;                   /* by add_into; most bytes allocated at once */
     picoseconds time;                           /* when its function returned */
     /* what it is doing */
     int32_t doing, peer;
-    uint64_t waits_bytes;
+    uint64_t waits_bytes;                       /**< Bytes of the message that the device waits for. */
     struct asked_collective asked;              /* the last one */
 };
 
@@ -85,12 +85,12 @@ struct trial {
     int events;                                 /* those that had room */
     char lines[RUN_LINES];                      /* that the student's code said */
     struct trial_suspect suspect[RUN_SUSPECTS]; /* [suspects] what mistake.c compares with */
-    int suspects;
+    int suspects;                               /**< Entries of `suspect`. */
     char table[RUN_TABLE];                      /* a short array that is wrong: each number, and what it should be */
     /* how it ended */
     int ended, culprit;                         /* enum trial_end; device, -1: several, which `why` names */
     bool deadlock;                              /* devices wait for ever: their `doing` says for what */
-    char why[RUN_TEXT];
+    char why[RUN_TEXT];                         /**< Reason of the end, as text. */
     int32_t first;                              /* process of device 0's worker; 0: not started */
     size_t mapped, used;                        /* memory that all processes of the run share */
 };

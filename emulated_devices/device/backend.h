@@ -121,23 +121,23 @@ struct backend {
     /* ---- REQUIRED: memory ---- */
 
     /* Memory aligned to 64 bytes, its content undefined; NULL if there is no more.  bytes > 0. */
-    void *(*allocate)(struct device *, size_t bytes);
+    void *(*allocate)(struct device *, size_t bytes); /**< Allocates device memory; NULL if none is left. */
     /* @param bytes  as allocated.  No host view of it is open. */
-    void (*release)(struct device *, void *, size_t bytes);
+    void (*release)(struct device *, void *, size_t bytes); /**< Frees memory of `allocate`. */
     /* Rows of `width` bytes, a pitch apart.  Either side may be the host's.  A single row may overlap itself. */
     void (*copy)(struct device *, void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
-                 size_t rows);
+                 size_t rows);                              /**< Copies rows of bytes. */
     /* A host view, after all operations so far.  host_write's also has the current contents; data written through it is
      * on the device after host_done at the latest.  Nothing else writes those bytes until then.  No virtual time. */
-    const void *(*host_read)(struct device *, const void *, size_t bytes);
-    void *(*host_write)(struct device *, void *, size_t bytes);
-    void (*host_done)(struct device *, const void *view);
+    const void *(*host_read)(struct device *, const void *, size_t bytes); /**< Host view for reading. */
+    void *(*host_write)(struct device *, void *, size_t bytes);            /**< Host view for reading and writing. */
+    void (*host_done)(struct device *, const void *view);                  /**< Closes a host view. */
 
     /* ---- REQUIRED: operations ----
      * Those of ref/ops/ops.def in this format; NULL: it does not compute in it.  Bits may differ from ref's as sums in
      * another order do.  Operations that are OPTIONAL in ref/ops/ops.def may be NULL.  Without numbers none of them is
      * called. */
-    const struct ops *(*ops)(enum dtype);
+    const struct ops *(*ops)(enum dtype);                                  /**< Operations in this format, or NULL. */
 
     /* ---- OPTIONAL: the device itself ---- */
 
@@ -150,7 +150,7 @@ struct backend {
 
     /* The address at which a library that knows this memory, such as a CUDA-aware MPI, reads, or also writes, once all
      * operations so far are done.  NULL: no library does. */
-    void *(*direct)(struct device *, void *, size_t bytes, bool writes);
+    void *(*direct)(struct device *, void *, size_t bytes, bool writes); /**< Address for a library, such as MPI. */
     struct backend_calls (*calls)(const struct device *);       /* for people; of the whole process */
 
     /* ---- OPTIONAL: operations on any tensors: OPTIONAL_ENTRIES above ---- */
@@ -225,9 +225,9 @@ static inline bool device_holds_zeros(const struct device *device, const void *d
 /* Views that are given back together, in the order in which they were asked for. */
 enum { VIEWS_MOST = 16 };
 struct views {
-    struct device *device;
-    int count;
-    const void *view[VIEWS_MOST];
+    struct device *device;              /**< Device that has the memory. */
+    int count;                          /**< Number of open views. */
+    const void *view[VIEWS_MOST];       /**< Open views, in order. */
 };
 
 static inline struct views views_of(struct device *device) { return (struct views){ .device = device }; }

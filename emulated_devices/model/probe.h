@@ -15,7 +15,7 @@
 /* Rows that a device computes of a mixture's experts, or their gradients: choices of tokens, sorted by expert. */
 struct sorted_rows {
     const char *name;                   /* of sorted_by_expert */
-    int layer;
+    int layer;                          /**< Layer of the experts. */
     bool gradient;                      /* the tensor is a gradient */
     int micro;                          /* the microbatch */
     struct tensor t;                    /* [rows, columns] */
@@ -30,8 +30,8 @@ struct probe {
     /* Gradient: the tensor is a gradient; micro: the microbatch. */
     void (*see)(void *context, const char *name, int layer, bool gradient, int micro, struct tensor t);
     /* Rows of experts, if `sorted`: all devices want them, or none. */
-    bool sorted;
-    void (*see_sorted)(void *context, const struct sorted_rows *);
+    bool sorted;                        /**< Rows of experts are wanted. */
+    void (*see_sorted)(void *context, const struct sorted_rows *); /**< Called with rows of experts. */
     void *context;                      /* first argument of see */
 };
 

@@ -30,11 +30,11 @@ struct rl_run {
     struct rl_listener listener;        /* of iterations */
     struct policy_rule rule;            /* the job's, with its coefficient of rewards */
     struct role role[ROLES];            /* those that `has` names are open, up to `roles` */
-    bool has[ROLES];
-    int roles;
+    bool has[ROLES];                    /**< Roles that the job has. */
+    int roles;                          /**< Index after the last open role. */
     struct samples samples[RL_MOST_STALENESS + 1];      /* of iterations that are drawn and not trained on; [buffers] */
-    int buffers;
-    struct rollout rollout;
+    int buffers;                                        /**< Entries of `samples`. */
+    struct rollout rollout;                             /**< Part that draws samples. */
     struct scorer scorer;               /* of the reference policy, and of values */
     struct trained policy, critic;      /* the critic where the rule has values */
     struct weight_moves values_moved;   /* of the critic to where values are computed */

@@ -15,8 +15,8 @@ enum { GOLDEN_MOST_OPTIMIZERS = 3 };
 
 struct golden_request {
     const char *weights;                /* folder of the weights (weights.h); NULL: drawn from the seed */
-    int optimizers;
-    const struct optimizer *optimizer[GOLDEN_MOST_OPTIMIZERS];
+    int optimizers;                     /**< Entries of `optimizer`. */
+    const struct optimizer *optimizer[GOLDEN_MOST_OPTIMIZERS]; /**< Optimizers whose steps are recorded. */
     struct hyperparameters hyper[GOLDEN_MOST_OPTIMIZERS];       /* with the schedule of the rate (rates.h); steps = 0:
                                          * lr in all steps */
     const double *rates;                /* [steps] of every optimizer, in place of schedules; or NULL */
@@ -24,10 +24,10 @@ struct golden_request {
     double bound;                       /* of every tensor in every format, for a benchmark; 0: bounds are measured */
     /* Called before each part of the work, with a few words; when the results are computed; and after each twin
      * (bounds.h); may be NULL. */
-    void (*progress)(void *context, const char *what);
-    void (*computed)(void *context, const struct replay *run);
-    void (*twin)(void *context, enum dtype, int number);
-    void *context;
+    void (*progress)(void *context, const char *what); /**< Reports the next part of the work. */
+    void (*computed)(void *context, const struct replay *run); /**< Called when the results are computed. */
+    void (*twin)(void *context, enum dtype, int number);       /**< Called after each twin. */
+    void *context;                                             /**< First argument of the functions. */
 };
 
 /**

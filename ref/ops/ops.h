@@ -79,7 +79,7 @@ struct router_rule {
     double scale;               /* factor on the weights, above 0 */
     bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
     enum bias_update bias_update;               /* how each step moves it: ref/routers/bias.c */
-    double bias_speed;
+    double bias_speed;                          /**< Size of a step of the correction bias. */
     double active;              /* by share: experts of a token that compute, on average, where others do not; 0: the
                                  * part of k that they are of all columns */
     int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;
@@ -151,7 +151,7 @@ enum { IGNORE_LABEL = -1 };             /* label of tokens without loss and grad
 
 /* The operations of a format: an entry for each row of ops.def, which says what it computes. */
 struct ops {
-    enum dtype dtype;
+    enum dtype dtype;           /**< Format of the operands. */
     enum dtype sums;            /* format of partial sums, and of gradients of weights that no plan stores narrower */
 #define OPERATION(name, need, operands, cost) void (*name)(LIST_OF(PARAMETER, operands));
 #include "ref/ops/ops.def"

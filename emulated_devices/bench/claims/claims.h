@@ -81,13 +81,13 @@ struct claims {
     bool fitted;                        /**< its rows are fits, unless they say otherwise */
     int sample;                         /**< one row of so many is computed unless all are wanted; 0: all are */
     bool brief;                         /**< its rows are printed only if all are wanted */
-    struct claims_must must[CLAIM_MUSTS];
-    int musts;
+    struct claims_must must[CLAIM_MUSTS]; /**< Bounds for the errors, [musts]. */
+    int musts;                            /**< Entries of `must`. */
     struct claims_orders orders;        /**< flags 0: there are no pairs */
     const char *word[CLAIM_WORDS];      /**< of all rows */
-    int words;
-    struct claim_column column[CLAIM_COLUMNS];
-    int columns;
+    int words;                          /**< Entries of `word`. */
+    struct claim_column column[CLAIM_COLUMNS]; /**< Columns of the rows, [columns]. */
+    int columns;                               /**< Entries of `column`. */
     struct claim *claim;                /**< [count]; owned */
     int count, room;
 
@@ -142,7 +142,7 @@ typedef enum error_code claims_plan_fn(struct plan_numbers *, int words, const c
 struct claims_setting {
     bool every;                         /**< also claims that take long */
     const char *word[CLAIM_WORDS];      /**< words that all claims have besides: of the command that asks */
-    int words;
+    int words;                          /**< Entries of `word`. */
     char *program;                      /**< argv[0], for quantities that start devices; NULL: none does */
     claims_plan_fn *plan;               /* for quantities of planned steps; NULL: there is none */
     struct comm *alone;                 /**< a device of its own, for quantities that compute on one; NULL: none */

@@ -38,12 +38,12 @@ struct collectives_lane {
 enum { LANE_MESSAGES, LANE_BYTES, LANE_VIRTUAL, LANE_WRONG, LANE_COUNTED };
 
 struct collectives_bench {
-    const struct bench_collectives *asked;
-    const struct collectives_listener *listener;
-    struct comm *world;
-    struct exact_call call;
+    const struct bench_collectives *asked; /**< Settings of the user. */
+    const struct collectives_listener *listener; /**< Receiver of the results. */
+    struct comm *world;                          /**< All devices. */
+    struct exact_call call;                      /**< Call of the collective operation. */
     struct collectives_lane lane[BENCH_ALGORITHMS + WAYS_ALL];          /* the first in the order of `way` */
-    int lanes;
+    int lanes;                                                          /**< Entries of `lane`. */
     bool limited;                       /* there are lanes for the limits */
     int turns, turn;                    /* vectors behind `in` and behind `out`; the one that WAY_LIMIT copies next */
     bool speaks, wrong;                 /* rank 0, whose listener is called; an element of a result was wrong */

@@ -41,7 +41,7 @@ enum { ACTUAL_NO_MICRO = -1, ACTUAL_MOST_MICROS = 4096, ACTUAL_OUR_NAME = 256,  
        ACTUAL_NAME = 4096 };                            /* of those that a map makes of them, with the end of text */
 
 struct actual_file {
-    struct safetensors st;
+    struct safetensors st;                              /**< Opened safetensors file. */
     int rank;                           /* of the mesh, in our order of axes */
     int number;                         /* the rank as the program counts */
     cJSON *layout;                      /* of a dump: its description of the file's tensors; NULL: all are whole */
@@ -52,8 +52,8 @@ struct actual_file {
 
 /* This is one tensor of one file of a dump. */
 struct actual_entry {
-    const struct actual_file *file;
-    const struct safetensors_entry *stored;
+    const struct actual_file *file;     /**< File that has the tensor. */
+    const struct safetensors_entry *stored; /**< Entry of the tensor in the file. */
     const cJSON *layout;                /* NULL: it is the whole tensor */
     int length;                         /* of its name, which ends before a # */
 };
@@ -61,12 +61,12 @@ struct actual_entry {
 struct actual {
     int ranks, files;
     struct actual_file *file;           /* [files] in order of rank */
-    struct mesh mesh;
+    struct mesh mesh;                   /**< Mesh of the ranks. */
     cJSON *map;                         /* NULL: none */
-    const char *map_path;
+    const char *map_path;               /**< Path of the map, for messages. */
     bool dump;                          /* the files describe themselves */
     struct actual_entry *entry;         /* [entries] of a dump, by name, rank and key */
-    int entries;
+    int entries;                        /**< Entries of `entry`. */
     const char *program;                /* what a dump says of itself; NULL: nothing */
     enum dtype dtype, sums;             /* the same; DTYPE_COUNT: nothing */
     int parts;                          /* the same; 0: nothing */
@@ -76,8 +76,8 @@ struct actual {
     const char *not_recorded;           /* patterns that the user declares, with commas between; NULL: none */
     struct adapters adapters;           /* the same */
     /* Called after each tensor that is compared, or recomputed, if somebody wants to know; else NULL. */
-    void (*seen)(void *context, const char *name, int64_t elements);
-    void *seen_context;
+    void (*seen)(void *context, const char *name, int64_t elements); /**< Called after each tensor. */
+    void *seen_context;                 /**< First argument of `seen`. */
 };
 
 static inline void actual_seen(const struct actual *actual, const char *name, int64_t elements)
@@ -123,7 +123,7 @@ bool actual_has(const struct actual *, const char *ours);
 /* The shape of a whole tensor, as its pieces show it. */
 struct actual_extent {
     bool shaped;                        /* some piece shows rows and columns: dim */
-    int64_t dim[2];
+    int64_t dim[2];                     /**< Rows and columns of the whole tensor. */
     int64_t elements;                   /* of flat pieces, which show no rows */
     int64_t stored;                     /* elements of all pieces together, copies and padding, too */
 };
@@ -151,9 +151,9 @@ int actual_parts(const struct actual *, const char *ours);
 
 /* A piece of a tensor: what one tensor of one file is.  Its numbers are parts of the whole, one after another. */
 struct actual_piece {
-    const struct actual_file *file;
-    const struct safetensors_entry *stored;
-    int parts;
+    const struct actual_file *file;     /**< File that has the piece. */
+    const struct safetensors_entry *stored; /**< Entry of the piece in the file. */
+    int parts;                              /**< Number of parts. */
     struct part *part;                  /* [parts] */
     int64_t count;                      /* elements of all parts; the file may have padding after them */
     bool transposed;                    /* the file has the transpose */
@@ -165,7 +165,7 @@ struct actual_piece {
 };
 
 struct actual_pieces {
-    int count;
+    int count;                          /**< Number of pieces. */
     struct actual_piece *all;           /* [count] in order of rank */
 };
 

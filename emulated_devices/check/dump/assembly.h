@@ -19,7 +19,7 @@ struct copies {
     double apart;                       /* the largest square norm of the difference of any group's copies */
     int64_t worst;                      /* the element that is furthest apart in that group */
     int rank[2];                        /* who has these numbers: the first rank that has it, and this group's first */
-    double value[2];
+    double value[2];                    /**< Numbers of these two ranks. */
 };
 
 struct assembly {
@@ -27,7 +27,7 @@ struct assembly {
     int64_t missing;                    /* elements on no rank */
     int64_t hole;                       /* the first of them */
     int parts;                          /* ranks whose pieces are added up, the most of any group */
-    struct copies copies;
+    struct copies copies;               /**< Comparison of the copies of the ranks. */
 };
 
 enum { ASSEMBLY_NO_SUMS = -1 };
@@ -36,10 +36,10 @@ enum { ASSEMBLY_NO_SUMS = -1 };
 struct assembly_watch {
     /* see() gets consecutive elements, from index `at` of the whole on. */
     void (*see)(void *context, int group, const struct actual_piece *, int64_t at, int64_t length,
-                const double *values);
+                const double *values);  /**< Called with consecutive elements. */
     /* The group is complete.  @param rank  [ranks] its members. */
-    void (*end)(void *context, int group, const int rank[], int ranks);
-    void *context;
+    void (*end)(void *context, int group, const int rank[], int ranks); /**< Called when a group is complete. */
+    void *context;                                                      /**< First argument of the functions. */
     double *absolute;                   /* [elements] of a sum: its parts' absolute values, added up; else its own */
     const struct devices *over;         /* these ranks' copies are laid over those of others; NULL: the first stay */
     const struct devices *last;         /* and those of these ranks over all; NULL: of none */

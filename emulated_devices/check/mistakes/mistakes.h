@@ -30,7 +30,7 @@
 
 /* One mistake.  The test of all rows (test_mistakes) makes what a program with it has, and wants its words. */
 struct single_mistake {
-    const char *words;
+    const char *words;                  /**< Words that explain the mistake. */
     unsigned passes;                    /* that can have it */
     int which;                          /* one of the operation's own numbers; */
     const void *with;                   /* or its switches */
@@ -48,7 +48,7 @@ typedef struct tensor single_mistaken(struct single *, const struct single_node 
 
 /* The mistakes of an operation: rows, and what makes the result of each pass with one of them. */
 struct single_mistakes {
-    const struct single_operation *of;
+    const struct single_operation *of;  /**< Operation that can have these mistakes. */
     const struct single_mistake *rows;  /* the last has no words */
     single_mistaken *make[SINGLE_BIAS + 1];     /* by pass; NULL: its rows are not tried */
     bool explains_zeros;                /* a row says why a result is zero, which says more than that it is */
@@ -71,7 +71,7 @@ const struct single_mistakes *mistakes_of(const struct single_operation *);
 /* ---- the result that is diagnosed -------------------------------------------------------------------------------- */
 
 struct suspect {
-    struct single *s;
+    struct single *s;                   /**< Check that recomputes the result. */
     int64_t rows, cols, count;
     const double *have, *want, *bound;
     double allowed;                     /* norm of the bounds */
@@ -89,7 +89,7 @@ struct suspect {
     int samples;                        /* 0: all are looked at */
     double *there;                      /* [count] to work in: a hypothesis may explain only what is wrong, beside what
                                          * is right; NULL: it must explain all */
-    char words[SINGLE_MISTAKE];
+    char words[SINGLE_MISTAKE];         /**< Explanation of the error. */
 };
 
 /* Offer a hypothesis: y is what the result would be.  @return whether it explains the program's numbers. */
@@ -166,7 +166,7 @@ struct suspect_copies suspect_copies(struct single *);
 struct clipping {
     const double *rest, *g;             /* g: not clipped */
     double clip, times;                 /* clip: the right factor */
-    bool squared;
+    bool squared;                       /**< The state has the square of the gradient. */
 };
 
 /** Find the factor of the gradient that explains the result best. */

@@ -22,22 +22,22 @@ enum {
 /* Some elements of a wrong gradient. */
 struct fit_tensor {
     const char *name, *param;
-    double bound;
+    double bound;                       /**< Relative bound of the error. */
     int64_t elements, first, rows, each;        /* rows of the equations from `first` on: every `each`-th element */
     double times;                               /* by which its equations are multiplied */
 };
 
 struct sequences_fit {
-    struct own_program program;
-    const struct batch_cuts *cuts;
-    struct whose_step step;
+    struct own_program program;                 /**< Program under test and its model. */
+    const struct batch_cuts *cuts;              /**< Places where the batch is cut into sequences. */
+    struct whose_step step;                     /**< Training step whose gradients are wrong. */
     int B, columns;                             /* columns: without that of balance losses */
-    bool balanced;
-    struct fit_tensor tensor[MOST_TENSORS];
-    int tensors;
-    int64_t rows;
+    bool balanced;                              /**< The model has balance losses. */
+    struct fit_tensor tensor[MOST_TENSORS];     /**< Wrong gradients, [tensors]. */
+    int tensors;                                /**< Entries of `tensor`. */
+    int64_t rows;                               /**< Equations of all tensors. */
     double *y, *x;                              /* [rows]; [rows] of each column, then of balance losses */
-    struct sequence of[COLUMNS];
+    struct sequence of[COLUMNS];                /**< Sequence of each column. */
     double labels[COLUMNS];                     /* of each column's sequence that count */
     double all_labels;                          /* of the batch */
 };

@@ -48,12 +48,12 @@ struct single_routed { int logits; int32_t *experts; double *weights; int64_t ro
 
 /* A check reads these; nothing changes them until it ends. */
 struct single_context {
-    const struct model_config *config;
+    const struct model_config *config;          /**< Configuration of the model. */
     const struct single_graph *graph;           /* NULL: steps of an optimizer, or sums over microbatches */
     const struct ops *ops;                      /* F64 */
     struct single_batch all;                    /* the whole batch */
-    struct single_source source;
-    struct error *err;
+    struct single_source source;                /**< Reader of the program's tensors. */
+    struct error *err;                          /**< Place for the first error. */
 };
 
 /* The part of the batch, and of a parameter, that passes compute now. */
@@ -68,7 +68,7 @@ struct single_cursor {
 
 /* A hypothesis replaces what is right by these; all zero: it replaces nothing. */
 struct single_hypothesis {
-    struct mask_change mask;
+    struct mask_change mask;                    /**< Change of the dropout masks. */
     int masks_changed;                          /* masks that have been changed so */
     const unsigned char *counted;               /* [all tokens] whose gradients are not zero; NULL: all */
     int64_t first_column, columns;              /* of a gradient that is read, all others are zero; 0: none are */
@@ -87,18 +87,18 @@ struct single_sum_reading {
 struct single_reading {
     const char *unknown;                        /* an operation that is not recomputed: its words; or NULL */
     char lacks[SINGLE_NAME];                    /* the first missing input; or empty */
-    struct single_sum_reading sum;
+    struct single_sum_reading sum;              /**< Sum of parts that the pass has read. */
 };
 
 /* The result that is judged, and what its verdict may depend on. */
 struct single_judgement {
-    struct single_result result;
+    struct single_result result;                /**< Result of one operation, with its verdict. */
     struct tensor have;                         /* the program's numbers */
     struct tensor absolute;                     /* of a sum of parts: theirs, added up; else tensor_none */
     const struct single_slot *slot;             /* whose value or gradient it is; NULL: of none */
     const struct stepping *stepping;            /* the step whose result it is; NULL: it is of the graph */
     struct single_term term[SINGLE_TERMS];      /* the summands of what is right */
-    int terms;
+    int terms;                                  /**< Entries of `term`. */
     const int64_t *row_of;                      /* [rows of the tile] which of the whole they are; NULL: the next */
     const char *wrong_anyway;                   /* why it is wrong, if all its numbers are right; or NULL */
     char doubt[SINGLE_NAME];                    /* what leaves open whether a result outside its bounds is wrong; or
@@ -114,13 +114,13 @@ struct single_memory {
 };
 
 struct single {
-    const struct single_context *context;
-    struct single_cursor cursor;
-    struct single_hypothesis hypothesis;
+    const struct single_context *context;       /**< Read-only data of the check. */
+    struct single_cursor cursor;                /**< Part of the batch that is computed now. */
+    struct single_hypothesis hypothesis;        /**< Replacements that are tried now. */
     struct rounding rounding;                   /* the program's, or a hypothesis's */
-    struct single_reading reading;
-    struct single_judgement verdict;
-    struct single_memory memory;
+    struct single_reading reading;              /**< Inputs that the running pass has missed. */
+    struct single_judgement verdict;            /**< Result that is judged. */
+    struct single_memory memory;                /**< Matrices kept until a result is judged. */
     struct single_routed routed;                /* kept for the next tile */
     struct single_notes *notes;                 /* the explainer's, until the check ends; single_notes_of finds them */
     enum error_code failed;                     /* the first failure: everything that follows does nothing */
@@ -294,7 +294,7 @@ bool single_begin_block(struct single *, struct single_name, const char *made_by
 /* A tally sums what the tiles, or blocks, of a result have.  The first that is wrong begins with this token, and has
  * its first wrong row here.  A tally begins with zeros; its owner frees `col`. */
 struct single_tally {
-    struct single_result sum;
+    struct single_result sum;                   /**< Sum over the tiles or blocks. */
     unsigned char *col;                         /* [cols] not 0: something in it is wrong; NULL: nothing is */
     int64_t token, row;
 };

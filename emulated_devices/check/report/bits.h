@@ -24,9 +24,9 @@ const char *bits_finding_words(enum bits_finding);
 
 /* The check has found this of one tensor. */
 struct bits_tensor {
-    char name[RECORD_NAME];
-    enum bits_finding finding;
-    int64_t dim[2];
+    char name[RECORD_NAME];             /**< Name of the tensor. */
+    enum bits_finding finding;          /**< Result of the comparison. */
+    int64_t dim[2];                     /**< Rows and columns. */
     int64_t differing;                  /* elements; of BITS_COPIES those with other copies */
     int64_t at;                         /* the first of them, row by row; of BITS_COPIES one of them */
     double have, want;                  /* its numbers; of BITS_COPIES those of both ranks */
@@ -38,15 +38,15 @@ struct bits_tensor {
 
 struct bits_found {
     struct bits_tensor *all;            /* [count] in order of execution */
-    int count;
+    int count;                          /**< Number of tensors. */
     int first;                          /* the first that differs, has other copies or does not fit; -1: none */
     int of[BITS_NOT_JUDGED + 1];        /* tensors, by finding */
     int numbers;                        /* of the tensors: losses and norms */
     int declared;                       /* golden tensors that are declared as not recorded, or left out */
     int missing;                        /* golden tensors that are not there, though others of their kind are */
-    char first_missing[RECORD_NAME];
+    char first_missing[RECORD_NAME];    /**< Name of the first missing tensor. */
     int unknown;                        /* tensors of the dump that this check has no rule for */
-    char first_unknown[96];
+    char first_unknown[96];             /**< Name of the first unknown tensor. */
 };
 
 /**

@@ -13,10 +13,10 @@
 
 /* One of the two dumps, and what was found of it.  whole, single: NULL if the model is not known. */
 struct pair_dump {
-    const struct actual *actual;
-    enum dtype format;
-    const struct check_result *whole;
-    const struct singles *single;
+    const struct actual *actual;        /**< Opened dump. */
+    enum dtype format;                  /**< Format of the numbers. */
+    const struct check_result *whole;   /**< Comparison with golden results, or NULL. */
+    const struct singles *single;       /**< Results recomputed one by one, or NULL. */
 };
 
 /* X(id, words, whether the dumps then differ, whether it is left open) */
@@ -48,9 +48,9 @@ enum pair_side { SIDE_ABSENT, SIDE_RIGHT, SIDE_LOOSE, SIDE_WRONG, SIDE_OPEN };
 
 /* One tensor of both dumps.  Index 0 is A, 1 is B. */
 struct pair {
-    char *name;
-    enum pair_verdict verdict;
-    enum pair_side side[2];
+    char *name;                                 /**< Name of the tensor. */
+    enum pair_verdict verdict;                  /**< Verdict about both tensors. */
+    enum pair_side side[2];                     /**< Verdict about A and about B. */
     const struct checked *whole[2];             /* NULL: not a golden tensor, or the model is not known */
     const struct single_result *by_itself[2];   /* NULL: it was not recomputed */
     int64_t dim[2];                             /* rows and columns of the whole */
@@ -59,17 +59,17 @@ struct pair {
 };
 
 struct pairs {
-    int count;
+    int count;                                  /**< Number of tensors. */
     struct pair *all;                           /* [count] in order of execution */
-    int found[PAIR_VERDICT_COUNT];
+    int found[PAIR_VERDICT_COUNT];              /**< Tensors of each verdict. */
     int first, first_open, first_different;     /* indices: that differs, that is open, of other bits; -1: none */
     int farthest;                               /* the largest distance; -1: none is above 0 */
     int wrong_in_both;                          /* of the same bits that are not what their inputs give */
-    int first_wrong_in_both;
+    int first_wrong_in_both;                    /**< Index of the first such tensor; -1: none. */
     int loose;                                  /* within bounds above LOOSE_BOUND only */
     int judged[CHECKED_KIND_COUNT];             /* those that are the same, of each kind */
     int neither;                                /* golden tensors that no dump has */
-    const char *first_neither;
+    const char *first_neither;                  /**< Name of the first such tensor. */
 };
 
 /**

@@ -10,12 +10,12 @@ struct backend;
 
 /* This holds what the shared object of a file has. */
 struct kernel_file {
-    void *object;
-    const struct backend *backend;
+    void *object;                       /**< Handle of the shared object. */
+    const struct backend *backend;      /**< Backend that the file provides. */
     int (*reports)(void);               /* of the judge, so far */
-    const char *(*report)(int);
+    const char *(*report)(int);         /**< Text of a report of the judge. */
     void (*print)(bool);                /* whether the judge prints them itself */
-    void (*look_for_leaks)(void);
+    void (*look_for_leaks)(void);       /**< Searches for memory that was not freed. */
 };
 
 /* This says what is checked, and who is told.  Rows are those of verify/conformance/conformance.h. */
@@ -24,7 +24,7 @@ struct kernel_request {
     bool count;                         /* the judge prints what it counted */
     int limit;                          /* seconds of processor time for an operation */
     void (*line)(const char *text);     /* a line about the row that is told next */
-    void (*row)(const char *row, int cases, double worst, const char *word);
+    void (*row)(const char *row, int cases, double worst, const char *word); /**< Called with the result of a row. */
 };
 
 /** Compile and load a file.  @return OK; ERR_USAGE, ERR_FILE, ERR_FORMAT, ERR_MEMORY without the file's name. */

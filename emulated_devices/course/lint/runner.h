@@ -10,12 +10,12 @@ enum { RUN_STEPS = 200000, RUN_VARIABLES = 2048, RUN_DEPTH = 40, RUN_NESTED = 40
 struct variable { int name, type, stars; struct cell *cell; };
 
 struct runner {
-    struct lint_case *of;
-    const struct program *program;
-    struct trace *trace;
-    struct lint_memory pool;
+    struct lint_case *of;                                /**< Case that is examined. */
+    const struct program *program;                       /**< Program of the student's file. */
+    struct trace *trace;                                 /**< Trace of this device, written here. */
+    struct lint_memory pool;                             /**< Memory of the run. */
     int device, steps, depth, nested, splits, loop_end;  /* loop_end: of the steps of a loop; 0: in none */
-    struct variable variable[RUN_VARIABLES];
+    struct variable variable[RUN_VARIABLES];             /**< Variables now in use, [variables]. */
     int variables, frame, global_count, given;  /* given: behind the parameters of the function that is run */
     int made[GROUPS_MOST], mades;       /* groups that this device has made */
     bool has_lost;                      /* the run has ended: nothing more is written */
@@ -69,9 +69,9 @@ enum action {
 
 /* A call does this; which argument is what, counted from 1; 0: none. */
 struct call_rule {
-    const char *name;
+    const char *name;                   /**< Name of the function. */
     int arguments;                      /* so many; 0: any */
-    enum action action;
+    enum action action;                 /**< Effect of the call. */
     unsigned char group, data, count, type, peer, tag, root, reduction, out, handle;
     unsigned char in, in_count, in_type, in_peer, in_tag;        /* of BOTH: the receiving side */
     bool waits, is_mpi;                 /* it returns when the message is complete; a longer receive is right */

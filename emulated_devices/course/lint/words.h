@@ -11,7 +11,7 @@
 enum word_kind { WORD_END, WORD_NAME, WORD_NUMBER, WORD_FRACTION, WORD_TEXT, WORD_MARK };
 
 struct word {
-    enum word_kind kind;
+    enum word_kind kind;                /**< Kind of the word. */
     int line, name;                     /* name: of a WORD_NAME; the letters of a mark, such as '<' + 256 * '=' */
     int64_t number;                     /* of a WORD_NUMBER */
 };
@@ -22,16 +22,16 @@ enum { WORDS_MOST = 200000, WORDS_MACROS = 512, WORDS_PARAMETERS = 16,
 /* One macro of the file. */
 struct macro {
     int name, parameters;               /* parameters: -1: it is used without parentheses */
-    int parameter[WORDS_PARAMETERS];
+    int parameter[WORDS_PARAMETERS];    /**< Names of the parameters. */
     int first, count;                   /* its words, in words.body */
     bool is_open;                       /* it is being put in: inside itself it stays a name */
 };
 
 struct words {
-    struct names *names;
+    struct names *names;                /**< Table of names. */
     struct word *word, *body;           /* [count]: the text; [bodies]: of all macros */
     int count, room, bodies, body_room;
-    struct macro macro[WORDS_MACROS];
+    struct macro macro[WORDS_MACROS];   /**< Macros of the file, [macros]. */
     int macros, steps;
     bool too_long;                      /* it has more than WORDS_MOST words */
 };

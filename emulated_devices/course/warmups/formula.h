@@ -23,7 +23,7 @@ struct formula_scope {
     struct { char name[FORMULA_NAME]; struct formula_number is; } number[FORMULA_NAMES];
     struct { char name[FORMULA_NAME]; double element[FORMULA_ELEMENTS]; int count; } array[FORMULA_ARRAYS];
     int numbers, arrays;
-    bool like_c;
+    bool like_c;                                        /**< Formula has the value of a line of C. */
 };
 
 /** Give a name its number; a name that is there gets a new one.  @return OK, or ERR_FORMAT: there are too many. */

@@ -68,7 +68,7 @@ struct attention_scheme {
     bool exact;                         /* with exact sums its results have the bits of one device's: a query's sums are
                                          * finished before they round, with the top of all of its keys */
     /* Whether a model's sequences can be cut so.  @return NULL, or what the scheme needs, as text. */
-    const char *(*refuses)(const struct context_parallel *, const struct model_config *);
+    const char *(*refuses)(const struct context_parallel *, const struct model_config *); /**< Unmet need, or NULL. */
     bool plans_steps;                   /* `plan` is given the samples of all microbatches of a step, and chooses those
                                          * of each: load.micros */
     bool chooses_micros;                /* with load.room `plan` also chooses how many of these have samples */
@@ -78,23 +78,23 @@ struct attention_scheme {
     /* One of both.  cut: add the tokens of a sequence that a member has, in the order of its rows, ascending.
      * plan: place the tokens of a microbatch by the lengths of its samples.  Pure.
      * @return as context_plan_finish. */
-    void (*cut)(struct intervals *tokens, const struct context_parallel *, int member);
-    enum error_code (*plan)(struct context_plan *, const struct context_load *, struct error *);
+    void (*cut)(struct intervals *tokens, const struct context_parallel *, int member); /**< Adds a member's tokens. */
+    enum error_code (*plan)(struct context_plan *, const struct context_load *, struct error *); /**< Places tokens. */
     /* Open groups of some of the cp group's devices, in the same order on each.  NULL: there are none.  Local.
      * @return OK or ERR_MEMORY; the caller closes part. */
-    enum error_code (*open)(struct context_parallel *, struct error *);
+    enum error_code (*open)(struct context_parallel *, struct error *); /**< Opens groups of devices. */
     /* kept: the shape of slot `slot` of what a call keeps besides its output, as a tensor without memory.
      * exchanged: how many of them, the first ones, `exchange` makes again from qkv and out; its cost is EXCHANGE_PASS.
      * 0: none, and exchange is NULL. */
     int slots, exchanged;
     bool reads_input, reads_output;     /* whether backward also reads queries, keys and values; the output */
-    struct tensor (*kept)(const struct context_parallel *, int slot, int64_t rows);
+    struct tensor (*kept)(const struct context_parallel *, int slot, int64_t rows); /**< Shape of a kept slot. */
     /* Collective over the cp group.  @return OK, ERR_MEMORY or ERR_COMM; after an error the step cannot go on. */
-    enum error_code (*forward)(struct attention_call *, struct error *);
-    enum error_code (*backward_input)(struct attention_call *, struct error *);
-    enum error_code (*exchange)(struct attention_call *, struct error *);
+    enum error_code (*forward)(struct attention_call *, struct error *);            /**< Forward pass. */
+    enum error_code (*backward_input)(struct attention_call *, struct error *);     /**< Backward pass. */
+    enum error_code (*exchange)(struct attention_call *, struct error *);           /**< Repeats the exchanges. */
     /* Enter what a pass over `rows` rows sends.  NULL: nothing. */
-    void (*cost)(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows);
+    void (*cost)(struct forecast *, const struct context_parallel *, enum tensor_pass, int64_t rows); /**< Costs. */
 };
 
 SCHEME_CASTS(ATTENTION_SCHEME, attention_scheme)        /* attention_scheme_at, attention_scheme_find */

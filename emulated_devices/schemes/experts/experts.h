@@ -122,10 +122,10 @@ struct expert_parallel {
  * this device's pieces.  first: where the rows begin among all that are computed here.  columns: of F. */
 struct expert_rows {
     struct tensor rows, up, act, results;
-    const int32_t *counts;
-    const struct tensor *weights;
-    int64_t first;
-    struct interval columns;
+    const int32_t *counts;              /**< Rows of each expert, [E], in host memory. */
+    const struct tensor *weights;       /**< Matrices or gradients, [2, E]; NULL: this device's pieces. */
+    int64_t first;                      /**< Index of the first row among all rows computed here. */
+    struct interval columns;            /**< Columns of the width F that are computed. */
 };
 struct expert_gradients { struct tensor rows, up, act, results; };
 
@@ -134,7 +134,7 @@ struct expert_gradients { struct tensor rows, up, act, results; };
  * ERR_MEMORY or ERR_COMM of such a sum. */
 struct expert_body {
     const void *context;                /* first argument of the functions */
-    enum error_code (*forward)(const void *context, struct expert_rows, struct error *);
+    enum error_code (*forward)(const void *context, struct expert_rows, struct error *); /**< Computes the results. */
     /* Gradients of the rows, from gradients of the results. */
     enum error_code (*input)(const void *context, struct expert_rows, struct expert_gradients, struct error *);
     /* Adds to the gradients of the weights. */
@@ -178,25 +178,25 @@ struct expert_scheme {
                                          * each, member r does to member q what r + 1 does to q + 1 (comm/folding.h) */
     bool predicts;                      /* rows are ordered by where their experts are likely to be: affinity.h */
     /* Whether these devices can share a model's experts.  @return NULL, or what the scheme needs, as text. */
-    const char *(*refuses)(const struct expert_parallel *, const struct model_config *);
+    const char *(*refuses)(const struct expert_parallel *, const struct model_config *); /**< Unmet need, or NULL. */
     /* Create groups in ep->part, and what the scheme remembers of a layer.  Local.  NULL: the scheme needs none.
      * @return OK or ERR_MEMORY; close frees it, not the groups. */
-    enum error_code (*open)(struct expert_parallel *, struct error *);
-    void (*close)(struct expert_parallel *);
+    enum error_code (*open)(struct expert_parallel *, struct error *); /**< Creates the scheme's groups and memory. */
+    void (*close)(struct expert_parallel *);                           /**< Frees the scheme's memory. */
     /* A training step has ended.  Local.  NULL: nothing to remember. */
-    void (*step)(struct expert_parallel *);
+    void (*step)(struct expert_parallel *);                            /**< Called at the end of a training step. */
 
     /* Schemes that move rows say how (dispatch.h).  weighs_there: a row goes once to all its experts on a device, with
      * its weights, and their weighted sum comes back; else k copies of it go, and the results come back one by one. */
-    bool weighs_there;
+    bool weighs_there; /**< Results are weighted on the devices of the experts. */
     /* Each device tells all others this of its choices: how many numbers, and which.  NULL: [E] choices of each
      * expert. */
-    int64_t (*told)(const struct expert_parallel *);
-    void (*tell)(const struct expert_parallel *, const struct choices *, int32_t *own);
+    int64_t (*told)(const struct expert_parallel *);                   /**< Numbers that a device tells the others. */
+    void (*tell)(const struct expert_parallel *, const struct choices *, int32_t *own); /**< Writes these numbers. */
     /* Plan a hop.  held: the choices of the rows at hand; only if weighs_there.  Local.  @return OK or ERR_MEMORY. */
     int hops;                           /* exchanges on the way to the experts */
     enum error_code (*hop)(const struct expert_parallel *, const struct expert_routing *, const struct choices *held,
-                           int index, struct expert_hop *, struct error *);
+                           int index, struct expert_hop *, struct error *); /**< Plans an exchange. */
 
     /* A scheme that moves weights too.  choose: how, by what the devices have told: sets the routing's experts, and its
      * degree and columns, or its copies.  Local; @return OK or ERR_MEMORY.  has_degrees: all devices of ep x etp have
@@ -207,40 +207,40 @@ struct expert_scheme {
     bool has_parts;                     /* rows may travel in parts, each computed while the next one travels */
     enum error_code (*choose)(const struct expert_parallel *, struct expert_routing *, struct error *);
     int64_t (*rows_to)(const struct expert_parallel *, const struct expert_routing *, int64_t expert, int from, int to);
-    struct group *(*slices)(const struct expert_parallel *, const struct expert_routing *);
+    struct group *(*slices)(const struct expert_parallel *, const struct expert_routing *); /**< Gathering group. */
     /* Its passes of the experts, in place of the body's.  bring: begin to move the weights that the pass reads, which
      * compute waits for; again: nothing.  compute: the pass on rows that are here; several times, on some rows each.
      * end: free the weights, or begin to move gradients to their owners; the matrices are then of no use.  finish:
      * wait for the gradients and add them, where a layer's gradients must be whole.  bring, end and finish are
      * collective over the devices that move; @return OK, ERR_MEMORY or ERR_COMM.  cost: of all these together. */
-    enum error_code (*bring)(struct mixture_call *, enum tensor_pass, struct error *);
+    enum error_code (*bring)(struct mixture_call *, enum tensor_pass, struct error *); /**< Begins to move weights. */
     enum error_code (*compute)(struct mixture_call *, enum tensor_pass, struct expert_rows, struct expert_gradients,
-                               struct error *);
-    enum error_code (*end)(struct mixture_call *, enum tensor_pass, struct error *);
-    void (*finish)(struct mixture_call *);
+                               struct error *); /**< Computes the rows that are here. */
+    enum error_code (*end)(struct mixture_call *, enum tensor_pass, struct error *); /**< Ends the pass. */
+    void (*finish)(struct mixture_call *);      /**< Waits for gradients and adds them. */
     void (*compute_cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
     /* Place copies by the loads of earlier steps, before the layer computes: bring can then begin before the router
      * has chosen.  Local; @return OK or ERR_MEMORY.  NULL: weights are brought when the router has chosen. */
     enum error_code (*place)(const struct expert_parallel *, struct expert_routing *, struct error *);
     /* Whether a pass moves weights, so that it is worth to bring them early. */
-    bool (*brings)(const struct expert_parallel *, enum tensor_pass);
+    bool (*brings)(const struct expert_parallel *, enum tensor_pass); /**< Whether the pass moves weights. */
 
     /* Take this device's choices, and tell the other devices how many rows they will get.  Collective over the ep
      * group; a scheme that moves no rows only counts.  @return OK, ERR_MEMORY or ERR_COMM. */
     enum error_code (*announce)(struct expert_routing *, const struct expert_parallel *, const struct choices *own,
-                                struct error *);
+                                struct error *);                      /**< Takes the choices and tells the others. */
     /* kept, left: the shape of a slot for `rows` rows of the stream, as a tensor without memory. */
     int slots, gradient_slots;
-    struct tensor (*kept)(const struct expert_parallel *, int slot, int64_t rows);
-    struct tensor (*left)(const struct expert_parallel *, int slot, int64_t rows);
+    struct tensor (*kept)(const struct expert_parallel *, int slot, int64_t rows); /**< Shape of a slot. */
+    struct tensor (*left)(const struct expert_parallel *, int slot, int64_t rows); /**< Shape of a gradient slot. */
     /* Collective over the ep group.  A scheme without exchanges does all in RETURN_ROWS.  @return OK, ERR_MEMORY or
      * ERR_COMM; after an error the step cannot go on. */
-    enum error_code (*forward)(struct mixture_call *, struct error *);
-    enum error_code (*input)(struct mixture_call *, struct error *);
-    enum error_code (*weight)(struct mixture_call *, struct error *);
+    enum error_code (*forward)(struct mixture_call *, struct error *);             /**< Forward pass. */
+    enum error_code (*input)(struct mixture_call *, struct error *);               /**< Backward pass for the input. */
+    enum error_code (*weight)(struct mixture_call *, struct error *); /**< Backward pass for the weights. */
     /* Enter what announcing has sent, or what a pass sends.  EXCHANGE_PASS: forward without y.  NULL: nothing. */
-    void (*announce_cost)(struct forecast *, const struct expert_parallel *);
-    void (*cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass);
+    void (*announce_cost)(struct forecast *, const struct expert_parallel *); /**< Costs of announce. */
+    void (*cost)(struct forecast *, const struct expert_parallel *, enum tensor_pass); /**< Costs of a pass. */
 };
 
 /** The experts of a member. */

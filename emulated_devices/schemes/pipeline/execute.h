@@ -18,18 +18,18 @@ struct stage_operations {
     enum error_code (*compute)(void *context, enum action_kind, int chunk, int micro, struct error *);
     /* A stage's input, or the gradient of its output, is received or copied into this tensor.  The stage frees this
      * arena memory.  data NULL: out of memory. */
-    struct tensor (*input)(void *context, int chunk, int micro);
-    struct tensor (*output_gradient)(void *context, int chunk, int micro);
+    struct tensor (*input)(void *context, int chunk, int micro); /**< Place for an input. */
+    struct tensor (*output_gradient)(void *context, int chunk, int micro); /**< Place for the gradient of an output. */
     /* A stage's output, or the gradient of its input: arena memory that the executor owns from now on. */
-    struct tensor (*take_output)(void *context, int chunk, int micro);
-    struct tensor (*take_input_gradient)(void *context, int chunk, int micro);
+    struct tensor (*take_output)(void *context, int chunk, int micro);     /**< Output that the executor takes over. */
+    struct tensor (*take_input_gradient)(void *context, int chunk, int micro); /**< Gradient, taken over. */
     /* The place of a stage's note, which travels beside its output, or beside the gradient of its input.  The next
      * stage receives the note at its own place.  Both are equally long.  NULL: there are no notes. */
-    struct stage_note (*note)(void *context, int chunk, int micro, bool gradient);
+    struct stage_note (*note)(void *context, int chunk, int micro, bool gradient); /**< Place of the note. */
     /* The executor calls this function once, before the first action of the list that belongs to the backward pass.
      * After a list without a backward pass, as where microbatches skip a stage, the call comes at the end.  NULL:
      * nothing is called.  In a schedule with all forward passes first, devices may communicate here. */
-    enum error_code (*backward_begins)(void *context, struct error *);
+    enum error_code (*backward_begins)(void *context, struct error *); /**< Called before the backward pass. */
 };
 
 /* When an action began and ended, by the device's virtual clock. */

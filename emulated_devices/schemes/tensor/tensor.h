@@ -65,8 +65,8 @@ struct heads {
 struct tiled {
     int count;                          /* tiles of the piece */
     void *context;                      /* first argument of take and give */
-    enum error_code (*take)(void *context, int tile, struct tensor *, struct error *);
-    enum error_code (*give)(void *context, int tile, struct error *);
+    enum error_code (*take)(void *context, int tile, struct tensor *, struct error *); /**< Makes a tile available. */
+    enum error_code (*give)(void *context, int tile, struct error *);                  /**< Ends the use of a tile. */
 };
 
 struct tensor_parallel {
@@ -82,7 +82,7 @@ struct tensor_parallel {
     int devices, rank;                          /* devices that share each layer; index of this one */
     int mesh[TENSOR_AXES], at[TENSOR_AXES];     /* the scheme's mesh, slowest axis first; this device's coordinates */
     struct interval channels;                   /* of the stream's width D */
-    struct heads heads;
+    struct heads heads;                         /**< Heads of this device. */
     struct interval columns;                    /* of the feed-forward width F */
     struct interval shared;                     /* of the shared experts' width */
     struct interval dense;                      /* of the width of a mixture's dense layers */
@@ -90,7 +90,7 @@ struct tensor_parallel {
     int64_t first_entry;                        /* of the vocabulary: the first row of the embedding's piece */
 
     /* Created by tensor_open.  along: for each set of axes, the devices that differ from this one only in these. */
-    struct group along[TENSOR_AXIS_SETS];
+    struct group along[TENSOR_AXIS_SETS];       /**< Groups along sets of axes. */
     struct group copies;                        /* the devices with the same keys and values, and input of QKV */
 
     const struct tiled *tiles;                  /* of the matrix in the current product; NULL: it is whole */
@@ -153,9 +153,9 @@ struct tensor_scheme {
     struct scheme head;                         /* name, description, source; first, for casts */
 
     /* The mesh that P devices form.  @return NULL, or what P must be, as text. */
-    const char *(*mesh)(int P, int mesh[TENSOR_AXES]);
+    const char *(*mesh)(int P, int mesh[TENSOR_AXES]); /**< Mesh that P devices form. */
     struct tensor_cut stream, heads, feed, logits;
-    struct weight_cut (*weight)(const struct tensor_scheme *, enum param_role);
+    struct weight_cut (*weight)(const struct tensor_scheme *, enum param_role); /**< How a weight is cut. */
     bool cuts_tokens;                           /* rows are cut also inside sequences */
     bool cuts_vectors;                          /* devices with the same columns each hold a part of biases and norms */
     bool keeps_inputs, keeps_gradients;         /* INPUT, GRADIENT have room for all rows */
@@ -168,20 +168,20 @@ struct tensor_scheme {
     enum error_code (*linear_forward)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor Y,
                                       struct tensor X, struct tensor W, struct tensor b, struct error *);
     enum error_code (*linear_backward_input)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dX,
-                                             struct tensor dY, struct tensor W, struct error *);
+                                             struct tensor dY, struct tensor W, struct error *); /**< Computes dX. */
     enum error_code (*linear_backward_weight)(struct tensor_parallel *, enum param_role, int64_t N, struct tensor dW,
                                               struct tensor db, struct tensor dY, struct tensor X, struct error *);
     /* ids: of the whole microbatch; Y, dY: the stream. */
     enum error_code (*embedding_forward)(struct tensor_parallel *, struct tensor Y, struct tensor ids, struct tensor W,
-                                         struct error *);
+                                         struct error *); /**< Computes Y from token ids. */
     enum error_code (*embedding_backward_weight)(struct tensor_parallel *, struct tensor dW, struct tensor dY,
-                                                 struct tensor ids, struct error *);
+                                                 struct tensor ids, struct error *); /**< Adds to dW. */
     /* Checks what a model must not have, or NULL.  @return OK, or ERR_PLAN naming it. */
     enum error_code (*check)(const struct tensor_scheme *, const struct model_config *, int P, struct error *);
     bool rings;                                 /* sends a ring's messages itself; does not call collectives on rows */
     /* Enter what a pass through one matrix (ROLE_TOKENS: the embedding) sends for N tokens.
      * has_bias: b and db are given. */
-    void (*matrix_cost)(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias);
+    void (*matrix_cost)(struct forecast *, enum param_role, enum tensor_pass, int64_t N, bool has_bias); /**< Costs. */
 };
 
 SCHEME_CASTS(TENSOR_SCHEME, tensor_scheme)                      /* tensor_scheme_at, tensor_scheme_find */

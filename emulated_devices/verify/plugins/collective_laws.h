@@ -24,12 +24,12 @@ struct member_saw {
 
 /* The crew of one number of devices.  All members are in this process and write to it. */
 struct laws_crew {
-    struct book *book;
-    const struct algorithm *algorithm;
-    const struct cluster *cluster;
-    int P;
+    struct book *book;                  /**< Record of the verdicts. */
+    const struct algorithm *algorithm;  /**< Algorithm that is judged. */
+    const struct cluster *cluster;      /**< Cluster of the members. */
+    int P;                              /**< Number of members. */
     int64_t calls;                      /* accepted calls of rank 0, on all crews so far */
-    struct member_saw saw[MOST_P];
+    struct member_saw saw[MOST_P];      /**< Observations of each member. */
 };
 
 /* A member: its place in a crew, and what its calls need. */

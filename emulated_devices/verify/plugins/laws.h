@@ -41,11 +41,11 @@ struct book {
     char now[LAW_TEXT];                 /* what the variant was asked for last */
     struct verdict verdict[LAWS_MOST];  /* of the laws of all kinds, then of the kind's: law_verdict() */
     int variants;                       /* entries of `variant` */
-    struct law_variant variant[VARIANTS_MOST];
+    struct law_variant variant[VARIANTS_MOST]; /**< Judged variants, [variants]. */
     bool began, done;                   /* the variants were loaded; the child has come to its end */
     bool is_short;                      /* only small sizes */
     enum error_code code;               /* that nothing could be judged, and why */
-    char text[LAW_TEXT];
+    char text[LAW_TEXT];                /**< Reason of `code`, as text. */
 };
 
 /* A kind of variants. */
@@ -57,9 +57,9 @@ struct law_kind {
     bool (*is)(const struct plugin_item *);     /* whether a variant is of this kind */
     void (*names)(const struct plugin_item *, char name[LAW_NAME]);     /* the variant's name, for people */
     /* Find the built-in variant of a place, from 0.  @return false after the last. */
-    bool (*built_in)(int place, struct plugin_item *);
+    bool (*built_in)(int place, struct plugin_item *);                  /**< Finds a built-in variant. */
     /* Judge a variant.  It is in the registries.  @return OK, or why nothing could be judged. */
-    enum error_code (*judge)(struct book *, const struct plugin_item *, struct error *);
+    enum error_code (*judge)(struct book *, const struct plugin_item *, struct error *); /**< Judges a variant. */
 };
 extern const struct law_kind *const law_kinds[];        /* ends with NULL */
 

@@ -43,11 +43,11 @@ int sync_block(enum sync, int predicate, where);
 /* The lanes of a mask do one of these together. */
 enum with { WARP_SYNC, SHUFFLE, SHUFFLE_UP, SHUFFLE_DOWN, SHUFFLE_XOR, BALLOT, VOTE_ALL, VOTE_ANY, MATCH };
 struct together {
-    enum with how;
-    unsigned mask;
+    enum with how;                      /**< Operation of the lanes. */
+    unsigned mask;                      /**< Bit mask of the lanes that take part. */
     uint64_t value;                     /* of this lane */
     int argument, width;                /* of a shuffle: lane or distance */
-    where at;
+    where at;                           /**< Place of the call in the source. */
 };
 uint64_t with_warp(const together &);
 
@@ -70,7 +70,7 @@ void launch_threads(const launched &, void (*call)(const void *), const void *cl
 
 /* This type stands for NULL where NULL stands for a pointer. */
 struct null {
-    long is;
+    long is;                            /**< 0 stands for a null pointer. */
     operator long() const { return is; }
     template <typename T> operator T *() const { return is == 0 ? nullptr : not_null(); }
     [[noreturn]] static std::nullptr_t not_null();
@@ -145,25 +145,25 @@ struct thread;
 struct watcher {
     bool sequential;                    /* one block after the other */
     void (*launch_begins)(const char *kernel, dim3 grid, dim3 block, size_t shared_bytes, const void *closure,
-                          size_t closure_bytes, where);
-    void (*launch_ends)();
-    void (*block_begins)();
-    void (*block_ends)();
-    void (*thread_begins)(int thread);
-    void (*thread_ends)(int thread);
+                          size_t closure_bytes, where); /**< Called before a launch. */
+    void (*launch_ends)();                              /**< Called after a launch. */
+    void (*block_begins)();                             /**< Called before a block runs. */
+    void (*block_ends)();                               /**< Called after a block has run. */
+    void (*thread_begins)(int thread);                  /**< Called before a thread runs. */
+    void (*thread_ends)(int thread);                    /**< Called after a thread has run. */
     void (*block_meets)();                                      /* all of the block that have not ended */
     void (*block_diverges)(where, int thread, where other, int other_thread);  /* they wait at two barriers */
     void (*warp_meets)(int first_thread, unsigned mask);        /* in __syncwarp: other functions order no memory */
-    void (*bad_mask)(const char *why, const together &, int thread);
-    void (*fences)(enum scope);
+    void (*bad_mask)(const char *why, const together &, int thread); /**< A mask or lane is wrong. */
+    void (*fences)(enum scope);                                 /**< Called at a memory fence. */
     void (*atomic)(const void *, size_t bytes, const void *pc, enum scope, bool compares);
     void (*reads_for_good)(const void *, size_t bytes, size_t alignment, const void *pc);       /* by __ldg */
     void (*stuck)();                                            /* nobody can go on; each that waits has been named */
-    void (*allocated)(void *, size_t bytes);
-    void (*freed)(void *);
-    void (*copied)(void *to, const void *from, size_t bytes, const type_of_numbers &);
-    void (*set)(void *, size_t bytes);
-    void (*product_reads)(const char *matrix, const void *, size_t bytes);
+    void (*allocated)(void *, size_t bytes);                    /**< Memory was allocated. */
+    void (*freed)(void *);                                      /**< Memory was freed. */
+    void (*copied)(void *to, const void *from, size_t bytes, const type_of_numbers &); /**< The host copied bytes. */
+    void (*set)(void *, size_t bytes); /**< Bytes were set, as by a memset. */
+    void (*product_reads)(const char *matrix, const void *, size_t bytes); /**< A matrix product reads these bytes. */
     void (*bad_call)(const char *kernel, const char *why);      /* by the host; kernel: NULL, or which is launched */
 };
 extern const struct watcher *watcher;

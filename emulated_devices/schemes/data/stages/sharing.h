@@ -21,12 +21,12 @@ struct wire {
     const char *name;           /* for messages about the scheme */
     bool alone;                 /* units are sent one by one: several are not packed into one message */
     enum error_code (*reduce_scatter)(struct sharing *, enum shard_level, struct tensor row, struct tracking,
-                                      struct error *);
+                                      struct error *); /**< Reduces a row and scatters the sums. */
     enum error_code (*allgather)(struct sharing *, enum shard_level, struct tensor own, struct tensor row,
-                                 struct error *);
+                                 struct error *);      /**< Gathers a row on all members. */
     /* Their costs on a row of n elements. */
     struct account (*reduce_scatter_cost)(const struct sharing *, enum shard_level, int64_t n, enum dtype);
-    struct account (*allgather_cost)(const struct sharing *, enum shard_level, int64_t n, enum dtype);
+    struct account (*allgather_cost)(const struct sharing *, enum shard_level, int64_t n, enum dtype); /**< Costs. */
 };
 
 extern const struct wire wire_numbers, wire_codes;      /* plain numbers; blocks of codes (--quantize-*) */
