@@ -31,7 +31,7 @@ enum error_code {
 };
 
 struct error {
-    enum error_code code;
+    enum error_code code;           /**< Kind of the failure. */
     char text[400];                 /* one line, no newline at its end */
 };
 

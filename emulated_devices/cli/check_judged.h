@@ -9,8 +9,8 @@
 struct check_setting { enum dtype format; struct rounding rounding; };
 
 struct check_judged {
-    struct check_result whole;
-    struct singles single;
+    struct check_result whole;          /**< Comparison with the golden file. */
+    struct singles single;              /**< Results recomputed one by one. */
     struct first_found first;           /* of --first; else all zero */
 };
 

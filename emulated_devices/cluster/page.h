@@ -7,9 +7,9 @@
 
 /* The jobs under one scheduler. */
 struct cluster_run {
-    const struct scheduler *scheduler;
-    struct simulated out;
-    struct cluster_sums sums;
+    const struct scheduler *scheduler;  /**< Scheduler of the run. */
+    struct simulated out;               /**< Result of the simulation. */
+    struct cluster_sums sums;           /**< Sums over the jobs. */
 };
 
 /** Write the page of some runs of the same jobs.  @return OK, ERR_FILE or ERR_MEMORY. */

@@ -22,8 +22,8 @@ struct planned_source {
     const char *cluster;                /* name or file of its description */
     struct cluster description;         /* read from there */
     uint64_t memory;                    /* bytes of a device; 0: any number */
-    planned_parse_fn *parse;
-    planned_free_fn *free;
+    planned_parse_fn *parse;            /**< Reads the words of a plan. */
+    planned_free_fn *free;              /**< Frees a parsed plan. */
 };
 
 /** Read the description.  @return OK or as cluster_find; ERR_PLAN: a node has no power of two of devices. */

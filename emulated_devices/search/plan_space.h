@@ -54,7 +54,7 @@ struct choice { int value[DIMENSION_COUNT]; };
 
 struct plan_space {
     const struct plan *base;            /* what all plans have in common: model, batch, formats, optimizer, cluster */
-    int devices;
+    int devices;                        /**< Number of devices of each plan. */
     const char *only[DIMENSION_COUNT];  /* names with commas between, or NULL: all */
     const char *sizes[AXIS_COUNT];      /* numbers of devices along an axis, likewise; EP: parts of the experts */
     const char *windows;                /* numbers of devices of an inner ring, likewise */
@@ -62,7 +62,7 @@ struct plan_space {
                                          * defaults */
     bool context_first;                 /* only splits whose neighbours are on one ring */
     struct arrangement *mesh;           /* [meshes], set by plan_space_open */
-    int meshes;
+    int meshes;                         /**< Entries of `mesh`. */
 };
 
 /** List the meshes.  @return OK; ERR_USAGE: a word of a list is no name or number; ERR_PLAN: there is no mesh;

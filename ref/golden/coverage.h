@@ -20,7 +20,7 @@ enum { COVERAGE_TEXT = 512, COVERAGE_MOST_RANKS = 8 };
 
 /* Called for each gap. */
 struct coverage_listener {
-    void *context;
+    void *context;                      /**< First argument of `found`. */
     /* lack: what the batch does not have; hides: the mistakes that it does not show; need: the sizes or options that
      * would show them, "" if another batch of this size does. */
     void (*found)(void *context, const char *lack, const char *hides, const char *need);

@@ -16,8 +16,8 @@ enum { GOLDEN_MOST_STEPS = 64 };
 #define GOLDEN_POSITIONS "positions"    /* the tensor of positions of packed documents */
 
 struct golden {
-    struct safetensors file;
-    struct model_config config;
+    struct safetensors file;            /**< Opened golden file. */
+    struct model_config config;         /**< Configuration of the model. */
     uint64_t seed;                      /* of the initial weights, and of dropout */
     int64_t steps, B, S;
     int32_t *ids, *labels;              /* [steps,B,S] */

@@ -24,7 +24,7 @@ enum packed_kind { PACKED_NONE, PACKED_GPTQ, PACKED_AWQ };
 
 /* How a folder's integers are packed: the same for all of its matrices. */
 struct packed_form {
-    enum packed_kind kind;
+    enum packed_kind kind;              /**< Method that packed the integers. */
     int bits;                           /* of an integer: 2, 3, 4 or 8; of AWQ 4 */
     int64_t group;                      /* rows of a group; 0: all */
     bool less_one;                      /* zero points are stored less 1 */

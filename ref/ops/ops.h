@@ -79,7 +79,7 @@ struct router_rule {
     double scale;               /* factor on the weights, above 0 */
     bool biased;                /* a correction bias is added to the scores for the choice, but not in the weights */
     enum bias_update bias_update;               /* how each step moves it: ref/routers/bias.c */
-    double bias_speed;                          /**< Size of a step of the correction bias. */
+    double bias_speed;                          /**< Rate at which the correction bias moves. */
     double active;              /* by share: experts of a token that compute, on average, where others do not; 0: the
                                  * part of k that they are of all columns */
     int64_t groups, kept;       /* experts in groups of neighbours: only those of the `kept` best groups can be chosen;

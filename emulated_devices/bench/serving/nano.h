@@ -23,7 +23,7 @@ struct nano_operation { const char *name; enum overlap_engine engine; double wor
 /* A layer, several times. */
 struct nano_program {
     int operations, layers;
-    struct nano_operation operation[NANO_OPERATIONS];
+    struct nano_operation operation[NANO_OPERATIONS]; /**< Operations of a layer, [operations]. */
     double launch;                      /* seconds of each start */
     bool interference;                  /* engines slow each other down */
 };

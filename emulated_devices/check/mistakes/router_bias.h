@@ -7,11 +7,11 @@
 
 /* This moves the correction of a layer's experts in a step. */
 struct bias_move {
-    const struct router_rule *rule;
+    const struct router_rule *rule;     /**< Rule of the router. */
     int64_t E, zero, columns, k;        /* experts that compute, others, both; choices of a token */
     int64_t N, B, S;                    /* tokens of the batch; sequences, and tokens of each */
     int copies, micros;                 /* of the model; microbatches of each */
-    double speed;
+    double speed;                       /**< Rate at which the correction moves. */
     bool by_share;                      /* it moves by the share of choices, not by a sign */
     const int32_t *experts;             /* [N, k] the choices */
     const double *loads;                /* [columns] how often each was chosen */

@@ -29,9 +29,9 @@ enum share_along { ALONG_NONE, ALONG_QKV, ALONG_UP, ALONG_HEADS, ALONG_DOWN };
 
 /* A parameter in a cut. */
 struct share {
-    const struct model_config *config;
-    enum share_cut cut;
-    bool vector;
+    const struct model_config *config;  /**< Configuration of the model. */
+    enum share_cut cut;                 /**< Cut of the parameters. */
+    bool vector;                        /**< The parameter is a vector. */
     int64_t rows, cols;                 /* of a vector: its elements, and 1 */
     enum share_along along;             /* of the cut along tp */
     int layer, expert;                  /* expert: -1: it is none's */

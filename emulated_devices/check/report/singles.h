@@ -20,7 +20,7 @@ struct singles {
                                          * if not all do; else empty */
     bool *each;                         /* [count] its copies differ, and each is what its own inputs give */
     int *by_name;                       /* [count] their numbers, sorted by name */
-    int count;
+    int count;                          /**< Entries of `all`. */
     int found[SINGLE_VERDICTS];        /* of each verdict */
     int parts;                          /* that wrong sums must have to be right, each of them stored; 0: unknown */
     int64_t read;                       /* how often a tensor of ACTUAL was put together, for each of its readers */

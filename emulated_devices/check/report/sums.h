@@ -12,10 +12,10 @@
 /* The first element that differs.  A unit of the grid is 2^unit: the last place of the truth in its format, or of sums
  * that do not round their unit. */
 struct apart_element {
-    bool there;
+    bool there;                                 /**< Some element differs. */
     int64_t row, column;                        /* of the truth that the sums were told: a whole tensor, or a part */
     double actual, truth, units;                /* units: actual - truth, in units of the grid */
-    int unit;
+    int unit;                                   /**< Exponent of the unit of the grid. */
 };
 
 /* These are the sums of one device's part of one tensor. */

@@ -52,7 +52,7 @@ void warmups_free(struct warmups *);
 
 /* A warm-up with its sizes, and its answer. */
 struct question {
-    const struct warmup *warmup;
+    const struct warmup *warmup;        /**< Warm-up that is asked. */
     struct formula_scope scope;         /* its sizes */
     char *picture;                      /* what its command printed, without the word that is asked for; may be NULL */
     double right;                       /* the number */

@@ -45,13 +45,13 @@ struct tensor_trace {
     const struct linear_layer *layer;   /* that was run */
     const char *role;                   /* name of its matrix: "qkv" */
     int P;                              /* devices */
-    struct record record[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
-    struct pass_outcome outcome[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES];
+    struct record record[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES]; /**< Records by pass and device. */
+    struct pass_outcome outcome[SHOW_TENSOR_PASSES][SHOW_TENSOR_DEVICES]; /**< Outcomes by pass and device. */
 };
 
 /* This says which layer is shown. */
 struct tensor_shown {
-    const struct tensor_scheme *scheme;
+    const struct tensor_scheme *scheme;                                   /**< Scheme that is shown. */
     const char *role;                   /* the name of the matrix */
     enum param_role matrix;             /* its role in a block */
     int devices;                        /* of the tp group */

@@ -27,8 +27,8 @@ struct script {
     bool bare;                          /* no script: line ends are blanks */
     bool condition, quiet;              /* the line is a condition; it is in a branch that does not run */
     int depth, nested;                  /* open ifs; expansions inside each other */
-    struct script_branch branch[SCRIPT_DEPTH];
-    struct script_variable variable[SCRIPT_VARIABLES];
+    struct script_branch branch[SCRIPT_DEPTH]; /**< Open ifs, [depth]. */
+    struct script_variable variable[SCRIPT_VARIABLES]; /**< Variables of the script, [variables]. */
     int variables;                      /* entries of `variable` */
     struct script_words start, assumed; /* the words that start the program; what was assumed */
     size_t work;                        /* bytes of all words so far */

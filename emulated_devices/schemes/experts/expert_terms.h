@@ -11,8 +11,8 @@
 
 /* The devices with other columns of F of the same experts and the same rows, and what they multiply. */
 struct expert_terms {
-    struct group *group;
-    struct device *device;
+    struct group *group;                /**< Group of these devices. */
+    struct device *device;              /**< This device. */
     const char *allreduce;              /* algorithm; NULL: the default */
     struct interval experts;            /* that are computed here */
     int64_t rows;                       /* of which sums are sent: at least as many as there are */

@@ -17,7 +17,7 @@
 enum { ACTORS_MOST = 32, ACTOR_PRODUCERS = 8, ACTORS_PIECES = 100000, ACTOR_REGISTERS = 4096 };
 
 struct actor {
-    char name[24];
+    char name[24];                      /**< Name of the actor. */
     picoseconds takes;                  /* to make a piece */
     int registers;                      /* of its own; 0: no back pressure, a new one for each piece */
     int producer[ACTOR_PRODUCERS], producers;           /* actors before it, whose pieces it reads */
@@ -25,8 +25,8 @@ struct actor {
 
 /* Actors in an order in which producers stand before their consumers. */
 struct actors {
-    struct actor actor[ACTORS_MOST];
-    int count;
+    struct actor actor[ACTORS_MOST];                    /**< Actors, [count]. */
+    int count;                                          /**< Entries of `actor`. */
     picoseconds latency;                /* of a message between two actors */
     int64_t pieces;                     /* that each makes */
 };

@@ -27,7 +27,7 @@ struct layer_search {
     int64_t looked;                     /* plans, or parts of plans, that were compared */
     bool thinned;                       /* not all were kept, so that what is promised holds up to that */
     struct layer_point *point;          /* [points] a frontier, fastest first; of planners that make one; owned */
-    int points;
+    int points;                         /**< Entries of `point`. */
     int *slot;                          /* [devices] the place in the machine of each device; of planners that place;
                                          * owned */
     picoseconds predicted;              /* a step by the planner's own formula; 0: it takes the table's */

@@ -36,7 +36,7 @@ struct api_request {
     struct request request;             /* for devices, without a name and an arrival */
     bool streams, tells_usage;          /* answer piece by piece; with the numbers of tokens at its end */
     char *stop[API_STOPS];              /* [stops] texts that end the answer; owned */
-    int stops;
+    int stops;                          /**< Entries of `stop`. */
 };
 
 /* A client is told this instead of an answer. */

@@ -18,9 +18,9 @@ struct replayed {
 /* The allocator with what is held, and the state at its peak. */
 struct pieces {
     struct caching_allocator allocator; /* the allocator that the step runs through */
-    uint64_t held[MEMORY_KIND_COUNT];
+    uint64_t held[MEMORY_KIND_COUNT];   /**< Bytes held now, by kind. */
     struct doing doing;                 /* now */
-    struct memory_of *result;
+    struct memory_of *result;           /**< Place for the state at the peak. */
     bool failed;
 };
 

@@ -19,8 +19,8 @@ enum linear_matrix {
 const char *linear_matrix_name(enum linear_matrix);
 
 struct linear_layer {
-    struct model_config config;
-    struct tensor_parallel tp;
+    struct model_config config;                         /**< Configuration of the model. */
+    struct tensor_parallel tp;                          /**< Tensor parallelism of this device. */
     enum param_role role;                               /* which matrix of a block it is */
     int64_t N, I, O;                                    /* rows, inputs and outputs of the whole product */
     struct tensor piece[LINEAR_MATRIX_COUNT];           /* with the scheme's room for more rows */

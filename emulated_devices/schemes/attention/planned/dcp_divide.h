@@ -19,8 +19,8 @@
 
 /* Blocks and works without a device.  Works are by query, then by key; the blocks of a sample follow one another. */
 struct dcp_pieces {
-    struct context_plan *plan;
-    const struct context_load *load;
+    struct context_plan *plan;          /**< Plan that receives homes and devices. */
+    const struct context_load *load;    /**< Samples whose tokens are divided. */
     const int *sample;                  /* [blocks] the first block of the block's sample */
     const int64_t *pairs;               /* [works] of tokens that see each other */
     int node;                           /* devices that are divided last; all of them: nodes are left out, and up to 64
