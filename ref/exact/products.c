@@ -129,15 +129,19 @@ static void quantise_rows(double *q, const real *x, int64_t rows, int64_t D, con
     }
 }
 
-/* q [rows, D] = X / grid of each column. */
+/* q [rows, D] = X / grid of each column; columns without a grid become 0. */
 static void quantise_columns(double *q, const real *x, int64_t rows, int64_t D, const int *grid)
 {
     double *const unit = products_take(D, sizeof *unit);
-    for (int64_t d = 0; d < D; d++) unit[d] = unit_of(grid[d]);
+    bool lost = false;
+    for (int64_t d = 0; d < D; d++) unit[d] = unit_of(grid[d]), lost |= grid[d] == GRID_NONE;
     #pragma omp parallel for schedule(static) if (rows * D > PARALLEL_FROM)
-    for (int64_t n = 0; n < rows; n++)
-        for (int64_t d = 0; d < D; d++)
-            q[n * D + d] = unit[d] > 0 ? grid_round((double)x[n * D + d] * unit[d]) : 0;
+    for (int64_t n = 0; n < rows; n++) {
+        double *restrict const to = q + n * D;
+        for (int64_t d = 0; d < D; d++) to[d] = grid_round((double)x[n * D + d] * unit[d]);
+        /* A number that is not finite, times 0, is a NaN. */
+        for (int64_t d = 0; d < D && lost; d++) to[d] = unit[d] > 0 ? to[d] : 0;
+    }
     free(unit);
 }
 
@@ -246,12 +250,13 @@ static void put_row_quickly(const struct exact_product *p, int64_t row, const do
 static void put_sums_quickly(const struct exact_product *p, int64_t row, const double *c, int64_t apart)
 {
     const int up = p->row_grid[row] - FIXED_UNIT;
-    const int64_t at = row * p->ld + p->first;
+    const int *const grid = p->column_grid;
+    const real *const bias = p->bias;
+    char *restrict const to = (char *)p->to.data + (row * p->ld + p->first) * (int64_t)sizeof(fixed_sum);
     for (int64_t j = 0; j < p->n; j++) {
-        const int grid = p->column_grid[j];
         const fixed_bits integer = (fixed_bits)integer_of(c + j, apart);
-        const fixed_sum sum = grid == GRID_ZERO ? 0 : (fixed_sum)(integer << (up + grid));
-        fixed_put(p->to.data, at + j, p->bias == NULL ? sum : fixed_add(sum, fixed_of((double)p->bias[j])));
+        const fixed_sum sum = grid[j] == GRID_ZERO ? 0 : (fixed_sum)(integer << (up + grid[j]));
+        fixed_put(to, j, bias == NULL ? sum : fixed_add(sum, fixed_of((double)bias[j])));
     }
 }
 

@@ -1,5 +1,6 @@
 /* unrounded.c -- keeps sums beside their results, in a list of chains by the place of a result.  Nothing fails. */
 #include "ref/exact/unrounded.h"
+#include "ref/exact/unrounded_rows.h"
 #include "ref/numeric/convert.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -136,6 +137,47 @@ struct tensor unrounded_take(struct tensor result)
     sums.dtype = EXACT, sums.data = kept->sum;
     free(kept);
     return sums;
+}
+
+/* Take the sums of some numbers in this range out of the list.  The caller is alone with the list. */
+static struct unrounded *unlink_within(const char *from, const char *end)
+{
+    for (int i = 0; i < CHAINS; i++)
+        for (struct unrounded *kept = chain[i]; kept; kept = kept->next)
+            if ((const char *)kept->place >= from && (const char *)kept->place < end) return unlink_of(kept->place);
+    return NULL;
+}
+
+/* The numbers of a result that such sums are of; none if the sums are quotients, or reach beyond. */
+static struct tensor unrounded_numbers(const struct unrounded *kept, struct tensor result, int64_t *first)
+{
+    *first = ((const char *)kept->place - (const char *)result.data) / (int64_t)dtype_size(result.dtype);
+    if (kept->each > 0 || *first + kept->count > tensor_count(result)) return tensor_none;
+    return tensor_1d((char *)result.data + *first * (int64_t)dtype_size(result.dtype), result.dtype, kept->count);
+}
+
+struct tensor unrounded_take_rows(struct tensor result, int64_t *first)
+{
+    const char *const from = result.data, *const end = from + tensor_bytes(result);
+    struct unrounded *whole = NULL, *kept;
+    *first = 0;
+    if (atomic_load(&keeping) == 0) return tensor_none;
+    #pragma omp critical(unrounded)
+    for (struct unrounded **at = chain_of(result.data); *at && !whole; at = &(*at)->next)
+        if ((*at)->place == result.data && (*at)->count == tensor_count(result)) whole = *at;
+    if (whole) return unrounded_take(result);
+    for (;;) {
+        #pragma omp critical(unrounded)
+        kept = unlink_within(from, end);
+        if (kept == NULL) return tensor_none;
+        struct tensor numbers = unrounded_numbers(kept, result, first);
+        if (tensor_present(numbers) && still_true(kept, numbers)) {
+            numbers.dtype = EXACT, numbers.data = kept->sum;
+            free(kept);
+            return numbers;
+        }
+        unrounded_free(kept);                           /* of an earlier result */
+    }
 }
 
 void unrounded_drop(const void *place)

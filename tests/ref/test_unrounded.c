@@ -1,5 +1,6 @@
 /* Sums that are kept beside their results: whose they are, and when they are not given. */
 #include "ref/exact/unrounded.h"
+#include "ref/exact/unrounded_rows.h"
 #include "ref/numeric/convert.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -122,9 +123,34 @@ static void test_moved_and_forgotten(void **state)
     unrounded_end();
 }
 
+/* A device has rounded the second row alone; of the first there are old sums.  Both rows are given once there are sums
+ * of the whole. */
+static void test_rows_of_a_result(void **state)
+{
+    (void)state;
+    int64_t first = 0;
+    unrounded_begin();
+    const struct tensor t = make(), row = tensor_2d(result + COLS, F32, 1, COLS);
+    unrounded_note(tensor_2d(result, F32, 1, COLS), tensor_2d(sum + COLS, EXACT, 1, COLS));
+    unrounded_note(row, tensor_2d(sum + COLS, EXACT, 1, COLS));
+    struct tensor taken = unrounded_take_rows(t, &first);
+    assert_true(taken.dtype == EXACT && tensor_count(taken) == COLS && first == COLS);
+    assert_memory_equal(taken.data, sum + COLS, COLS * sizeof *sum);
+    free(taken.data);
+    assert_false(tensor_present(unrounded_take_rows(t, &first)));
+    unrounded_note(row, tensor_2d(sum + COLS, EXACT, 1, COLS));
+    unrounded_note(t, sums_here());
+    taken = unrounded_take_rows(t, &first);
+    assert_true(tensor_count(taken) == COUNT && first == 0);
+    assert_memory_equal(taken.data, sum, sizeof sum);
+    free(taken.data);
+    unrounded_end();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_taken_once), cmocka_unit_test(test_an_earlier_result),
-                                        cmocka_unit_test(test_quotients), cmocka_unit_test(test_moved_and_forgotten) };
+                                        cmocka_unit_test(test_quotients), cmocka_unit_test(test_moved_and_forgotten),
+                                        cmocka_unit_test(test_rows_of_a_result) };
     return cmocka_run_group_tests_name("unrounded", tests, NULL, NULL);
 }

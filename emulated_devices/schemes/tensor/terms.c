@@ -6,13 +6,15 @@
  * Sends    forward          an all-reduce: maxima of the rows of X and of W, [N + O]; then [N, O] of 16 bytes
  *          backward input   maxima of the rows of dY and the columns of W, [N + I]; then [N, I] of 16 bytes
  *          backward weight  maxima of the rows of the operand whose columns are cut, [N]
- *          a partial sum is all-reduced, or reduce-scattered where each device has rows of its own
+ *          a partial sum is reduce-scattered where each device has rows of its own, else all-reduced; the second of
+ *          two shots sends rounded rows
  *
  * All schemes of this folder multiply through this file where the device computes exactly.  All calls are collective
  * over the devices along `axes`.  Errors: ERR_MEMORY, ERR_COMM.
  */
 #include "emulated_devices/device/compute.h"
 #include "emulated_devices/schemes/tensor/terms.h"
+#include <string.h>
 
 static enum error_code tops_make(struct tensor_parallel *tp, struct tops *tops, int64_t rows, int64_t others,
                                  struct error *err)
@@ -60,21 +62,66 @@ static enum error_code terms_make(struct tensor_parallel *tp, int64_t rows, int6
                                  (long long)rows, (long long)cols);
 }
 
-/* Y = the sum of all devices, rounded once: all rows, or this device's. */
+/* Y = the sum of all devices, rounded once: this device's rows. */
+static enum error_code terms_finish_rows(struct tensor_parallel *tp, unsigned axes, const int64_t rows[],
+                                         struct tensor Y, struct tensor sum, struct error *err)
+{
+    struct tensor own;
+    enum error_code e = terms_make(tp, tensor_rows(Y), tensor_cols(Y), &own, err);
+    if (!e) e = scatter_rows(tp, axes, rows, own, sum, err);
+    if (!e) dev_round(tp->device, Y, own);
+    device_free(tp->device, own);
+    return e;
+}
+
+/* The elements of each device's rows. */
+static void terms_share_out(const struct group *group, int64_t N, int64_t width, int64_t counts[])
+{
+    for (int i = 0; i < group->size; i++) counts[i] = block_at(N, group->size, i).count * width;
+}
+
+/* An all-reduce of two shots is a reduce-scatter and an all-gather: between them sums are rounded. */
+static bool terms_round_between(const struct tensor_parallel *tp)
+{
+    return tp->allreduce == NULL || strcmp(tp->allreduce, "two_shot") == 0;
+}
+
+/* Each device finishes some rows, so that rounded rows travel on, and nobody rounds what another has rounded. */
+static enum error_code terms_finish_shots(struct tensor_parallel *tp, unsigned axes, struct tensor Y, struct tensor sum,
+                                          struct error *err)
+{
+    struct group *const group = &tp->along[axes];
+    const struct interval block = block_at(tensor_rows(Y), group->size, group->rank);
+    const size_t before = (size_t)(block.first * tensor_cols(Y)) * dtype_size(Y.dtype);
+    const struct tensor rows = tensor_2d((char *)Y.data + before, Y.dtype, block.count, tensor_cols(Y));
+    int64_t counts[MESH_MOST_LISTED];
+    struct tensor own;
+    terms_share_out(group, tensor_rows(Y), tensor_cols(Y), counts);
+    enum error_code e = terms_make(tp, block.count, tensor_cols(Y), &own, err);
+    if (!e) e = collective_run(group, REDUCE_SCATTER, "direct",
+                               &(struct collective){ .in = sum.data, .out = own.data, .counts = counts, .dtype = EXACT,
+                                                     .reduction = SUM }, err);
+    if (!e) dev_round(tp->device, rows, own);
+    device_free(tp->device, own);
+    return e ? e : collective_run(group, ALLGATHER, "direct",
+                                  &(struct collective){ .in = rows.data, .out = Y.data, .counts = counts,
+                                                        .dtype = Y.dtype }, err);
+}
+
+/* Y = the sum of all devices, rounded once: all rows. */
+static enum error_code terms_finish_all(struct tensor_parallel *tp, unsigned axes, struct tensor Y, struct tensor sum,
+                                        struct error *err)
+{
+    if (terms_round_between(tp)) return terms_finish_shots(tp, axes, Y, sum, err);
+    const enum error_code e = allreduce(&tp->along[axes], sum.data, tensor_count(sum), EXACT, SUM, tp->allreduce, err);
+    if (!e) dev_round(tp->device, Y, sum);
+    return e;
+}
+
 static enum error_code terms_finish(struct tensor_parallel *tp, unsigned axes, const int64_t rows[], struct tensor Y,
                                     struct tensor sum, struct error *err)
 {
-    struct tensor own = sum;
-    enum error_code e;
-    if (rows == NULL)
-        e = allreduce(&tp->along[axes], sum.data, tensor_count(sum), EXACT, SUM, tp->allreduce, err);
-    else {
-        e = terms_make(tp, tensor_rows(Y), tensor_cols(Y), &own, err);
-        if (!e) e = scatter_rows(tp, axes, rows, own, sum, err);
-    }
-    if (!e) dev_round(tp->device, Y, own);
-    if (own.data != sum.data) device_free(tp->device, own);
-    return e;
+    return rows ? terms_finish_rows(tp, axes, rows, Y, sum, err) : terms_finish_all(tp, axes, Y, sum, err);
 }
 
 static void terms_drop(struct tensor_parallel *tp, struct tops *tops, struct tensor sum)
@@ -87,6 +134,7 @@ enum error_code terms_forward(struct tensor_parallel *tp, unsigned axes, const i
 {
     struct tops t;
     struct tensor sum = tensor_none;
+    if (axes_size(tp, axes) == 1) return dev_linear_forward(tp->device, Y, X, W, b), OK;
     enum error_code e = tops_of_forward(tp, axes, &t, X, W, err);
     if (!e) e = terms_make(tp, tensor_rows(X), tensor_cols(Y), &sum, err);
     /* sum [N, O] = the terms of this device's columns of X and W. */
@@ -113,6 +161,7 @@ enum error_code terms_backward_input(struct tensor_parallel *tp, unsigned axes, 
                                      struct tensor dY, struct tensor W, struct error *err)
 {
     struct tensor sum;
+    if (axes_size(tp, axes) == 1) return dev_linear_backward_input(tp->device, dX, dY, W), OK;
     enum error_code e = terms_input_part(tp, axes, &sum, dY, W, err);
     if (!e) e = terms_finish(tp, axes, rows, dX, sum, err);
     device_free(tp->device, sum);
@@ -123,6 +172,7 @@ enum error_code terms_backward_weight(struct tensor_parallel *tp, unsigned axes,
                                       struct tensor db, struct tensor dY, struct tensor X, struct error *err)
 {
     struct tops t;
+    if (axes_size(tp, axes) == 1) return dev_linear_backward_weight(tp->device, dW, db, dY, X), OK;
     enum error_code e = tops_make(tp, &t, tensor_rows(X), 0, err);
     if (!e) {
         dev_row_tops(tp->device, t.rows, cuts_dY ? dY : X);
@@ -174,12 +224,19 @@ void forecast_terms(struct forecast *forecast, unsigned axes, int64_t N, int64_t
     const struct tensor_parallel *const tp = forecast->tp;
     const struct group *const group = &tp->along[axes];
     int64_t counts[MESH_MOST_LISTED];
+    if (group->size == 1) return;
     forecast_statistics(forecast, axes, N + others);
+    if (width == 0) return;
+    terms_share_out(group, N, width, counts);
     for (int i = 0; i < group->size && rows; i++) counts[i] = rows[i] * width;
-    if (width > 0 && rows)
+    if (rows)
         forecast_on(forecast, group, REDUCE_SCATTER, tp->scheme->rings ? "ring" : NULL,
                     (struct collective){ .counts = counts, .dtype = EXACT });
-    else if (width > 0)
+    else if (terms_round_between(tp)) {
+        forecast_on(forecast, group, REDUCE_SCATTER, "direct", (struct collective){ .counts = counts, .dtype = EXACT });
+        forecast_on(forecast, group, ALLGATHER, "direct",
+                    (struct collective){ .counts = counts, .dtype = tp->device->dtype });
+    } else
         forecast_on(forecast, group, ALLREDUCE, tp->allreduce,
                     (struct collective){ .count = N * width, .dtype = EXACT });
 }

@@ -6,6 +6,7 @@
 #include "emulated_devices/plan/sections.h"
 #include "emulated_devices/verify/reference/probes_rows.h"
 #include "ref/exact/unrounded.h"
+#include "ref/exact/unrounded_rows.h"
 #include "ref/model/kinds.h"
 #include <math.h>
 #include <stdlib.h>
@@ -94,11 +95,15 @@ static bool is_shown(const struct probes *probes, int i, int micro, const char *
 /* Compare a device's sums before they were rounded, where both sides have them.  @param part  the truth's, freed. */
 static void compare_unrounded(struct sums *sums, struct tensor seen, void *part, int64_t rows, int64_t cols)
 {
-    const struct tensor own = part ? unrounded_take(seen) : tensor_none;
-    if (tensor_present(own)) {
-        const int64_t before = sums->elements;
+    int64_t first = 0;
+    const struct tensor own = part ? unrounded_take_rows(seen, &first) : tensor_none;
+    const int64_t before = sums->elements;
+    if (tensor_present(own) && tensor_count(own) == tensor_count(seen)) {
         add_up(sums, own, tensor_2d(part, EXACT, rows, cols));
         sums->expected += rows * cols, sums->unrounded += sums->elements - before;
+    } else if (tensor_present(own) && tensor_cols(seen) == cols) {      /* another device compares other rows */
+        sums_add(sums, own, 0, tensor_2d(part, EXACT, rows, cols), first, tensor_count(own));
+        sums->expected += tensor_count(own), sums->unrounded += sums->elements - before;
     }
     free(own.data), free(part);
 }
