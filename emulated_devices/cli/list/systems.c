@@ -213,7 +213,7 @@ static const struct published_system systems[] = {
     { "pres", "memories of a graph's nodes in batches of events, with prediction of what a batch loses",
       "batches 4 times as large, 3.4 times as fast", "bench temporal",
       "training, its coherence loss, and its times: weights are drawn", "arXiv:2402.04284" },
-    { "tempi", "strided pieces in one canonical form, sent the way that a model says is fastest",
+    { "tempi", "strided pieces in one canonical form, sent the way predicted to be fastest",
       "packs up to 242,000 times as fast, sends up to 59,000 times", "bench packing",
       "its halo exchange on 3,072 processes; messages from the host's memory", "arXiv:2012.14363" },
     { "tenplex", "the state of a job as a collection, moved with the fewest bytes", NULL,
