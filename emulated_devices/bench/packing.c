@@ -1,12 +1,13 @@
-/* packing.c -- measures the packer on this machine.  cli/bench/packing.c calls.  The only error is ERR_MEMORY. */
+/* packing.c -- measures the packer on this machine, and says what a device of a cluster takes.  cli/bench/packing.c
+ * calls.  The only error is ERR_MEMORY. */
 #include "emulated_devices/bench/packing.h"
+#include "emulated_devices/device/kernel.h"
 #include "ref/machine/measure.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a measurement: more than a cache of the second level, so that memory is read; the best of some rounds
- * counts, for others may use the machine. */
-enum { MEASURED = 1 << 22, ROUNDS = 5 };
+/* The best of some rounds counts, for others may use the machine. */
+enum { ROUNDS = 5 };
 
 /* The last byte that is touched, and one. */
 static int64_t reach_of(const struct strided *s)
@@ -34,20 +35,15 @@ enum error_code packing_time(const struct strided *s, double *nanoseconds, struc
     return from && to ? OK : fail(err, ERR_MEMORY, "no memory to pack %lld bytes", (long long)bytes);
 }
 
-enum error_code packing_measure(struct strided_rates *rates, const struct link *link, struct error *err)
+picoseconds packing_kernel(const struct strided_road *road, const struct strided *s)
 {
-    enum error_code e = OK;
-    for (int i = 0; i < STRIDED_RUNS && !e; i++) {
-        const int64_t run = INT64_C(8) << 3 * i;
-        struct strided s = strided_run(run);
-        double nanoseconds;
-        strided_repeat(&s, run < MEASURED ? MEASURED / run : 1, 2 * run);
-        e = packing_time(&s, &nanoseconds, err);
-        rates->pack[i] = nanoseconds / (double)strided_bytes(&s);
-    }
-    /* A message more keeps the port busy for the gap, and the sender's software a latency's part. */
-    rates->latency = (double)link->latency / 1e3;
-    rates->message = (double)(link->gap > 0 ? link->gap : link->latency) / 1e3;
-    rates->byte = link->rate > 0 ? 1e3 / (double)link->rate : 0;
-    return e;
+    const struct strided_pair pair = { *s, strided_run(strided_bytes(s)) };
+    const struct strided_size size = strided_size_of(&pair, 1);
+    return kernel_time(road->cluster, road->dtype, STRIDED_PACK, strided_cost(&size, 0, size.bytes));
+}
+
+picoseconds packing_by_copies(const struct strided_road *road, const struct strided *s)
+{
+    const struct strided run = strided_run(s->run);
+    return strided_runs(s) * packing_kernel(road, &run);
 }

@@ -221,7 +221,7 @@ const struct algorithm *algorithm_for(const struct group *group, enum operation 
 {
     if (!is_auto(name)) return algorithm_find(op, name);
     struct collective call = *collective;
-    call.nodes.member = group->member;
+    call.nodes.member = group->process;
     return algorithm_choose(op, group->size, &call, &group->comm->device->clock.cluster);
 }
 

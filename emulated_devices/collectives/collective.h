@@ -15,7 +15,7 @@
  * `devices` consecutive places each, from place 0 on.  devices 0: the group is not on several nodes; algorithms that
  * use nodes then assume P = nodes * q, q the largest divisor of P not above its root (1 for primes), or refuse. */
 struct nodes {
-    const int *member;                  /* [P] ranks of the members; NULL: 0 .. P-1 */
+    const int *member;                  /* [P] ranks of the members in the whole job; NULL: 0 .. P-1 */
     const int *slot;                    /* of the cluster: the places of all ranks; NULL: rank r is at r */
     int devices;                        /* places of a unit; 0: the group is not on several */
     bool reduces;                       /* all members are at the same level, whose switches add (struct link) */

@@ -105,7 +105,7 @@ static void be_a_host(const struct comm *comm)
  * alone would leave the others waiting inside NCCL. */
 static enum error_code nccl_make(struct group *group, enum operation op, ncclComm_t *comm, struct error *err)
 {
-    const size_t bytes = sizeof *group->member * (size_t)group->size;
+    const size_t bytes = sizeof *group->process * (size_t)group->size;
     int *member = malloc(bytes);
     ncclUniqueId name;
     enum error_code code = nccl_load(op, err);
@@ -122,7 +122,7 @@ static enum error_code nccl_make(struct group *group, enum operation op, ncclCom
     if (code == OK) code = said(nccl.ncclCommInitRank(comm, group->size, name, group->rank), op, err);
     code = group_agree(group, code, err);
     if (code != OK) return free(member), code;
-    memcpy(member, group->member, bytes);
+    memcpy(member, group->process, bytes);
     made[makes].size = group->size, made[makes].member = member, made[makes].comm = *comm;
     makes++;
     return OK;
@@ -133,7 +133,7 @@ static enum error_code comm_of(struct group *group, enum operation op, ncclComm_
 {
     for (int i = 0; i < makes; i++)
         if (made[i].size == group->size
-            && memcmp(made[i].member, group->member, sizeof *group->member * (size_t)group->size) == 0)
+            && memcmp(made[i].member, group->process, sizeof *group->process * (size_t)group->size) == 0)
             return *comm = made[i].comm, OK;
     return nccl_make(group, op, comm, err);
 }

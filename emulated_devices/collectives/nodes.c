@@ -33,7 +33,7 @@ struct nodes nodes_on(const struct cluster *cluster, const int *member, int P)
 
 struct nodes group_nodes(const struct group *group)
 {
-    return nodes_on(&group->comm->device->clock.cluster, group->member, group->size);
+    return nodes_on(&group->comm->device->clock.cluster, group->process, group->size);
 }
 
 static int nodes_node_of(const struct collective *collective, int m)

@@ -183,6 +183,6 @@ uint64_t group_segment(const struct group *group, const struct algorithm *algori
                        const struct collective *collective)
 {
     struct collective call = *collective;
-    call.nodes.member = group->member;
+    call.nodes.member = group->process;
     return segment_choose(algorithm, group->size, &call, &group->comm->device->clock.cluster);
 }

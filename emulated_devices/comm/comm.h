@@ -161,6 +161,8 @@ struct group {
     struct comm *comm;                          /* of this device; outlives the group */
     int size, rank;                             /* members, and which of them this device is */
     int *member;                                /* [size] world ranks, ascending along the group's axes */
+    int *process;                               /* [size] the members' ranks in the whole job, which say where they are
+                                                   on a cluster; outside a comm_part the same list as `member` */
     enum traffic_kind kind;                     /* whose messages these are: what they are counted under */
     unsigned axes;                              /* the axes in which members differ, for people; 0: all devices */
     uint32_t *context;                          /* [size] how many groups this device and each member had made together

@@ -11,14 +11,16 @@ static enum error_code group_finish(struct group *group, struct comm *comm, int 
 {
     *group = (struct group){ .comm = comm, .size = size, .rank = -1, .member = member, .kind = kind, .axes = axes };
     group->context = malloc(sizeof *group->context * (size_t)size);
-    if (group->context == NULL) {
+    group->process = comm->process ? malloc(sizeof *group->process * (size_t)size) : member;
+    if (group->context == NULL || group->process == NULL) {
         group_close(group);
         return fail(err, ERR_MEMORY, "no memory for a group of %d devices", size);
     }
     for (int i = 0; i < size; i++) {
         if (member[i] == comm->rank) group->rank = i;
+        group->process[i] = comm_process(comm, member[i]);
         /* Both ends count their common groups in the same order, so their numbers agree without a message. */
-        group->context[i] = comm->contexts[comm_process(comm, member[i])]++;
+        group->context[i] = comm->contexts[group->process[i]]++;
     }
     if (comm->carrier && comm->carrier->folds) group->folds = comm->carrier->folds(comm, member, size);
     return OK;
@@ -79,7 +81,7 @@ int group_level(const struct group *group, int member)
 {
     const struct cluster *c = &group->comm->device->clock.cluster;
     return cluster_level(c, comm_process(group->comm, group->comm->rank),
-                         comm_process(group->comm, group->member[member]));
+                         group->process[member]);
 }
 
 void ledger_messages(struct ledger *ledger, const struct group *group, enum operation op, int peer, uint64_t bytes,
@@ -98,8 +100,9 @@ void group_close(struct group *group)
     /* A message that has not been waited for when its group closes violates a rule; the watch keeps the report. */
     if (group->comm != NULL && group->member != NULL)
         watch_nothing_left(group->comm, group, "when its group is closed");
+    if (group->process != group->member) free(group->process);
     free(group->member);
     free(group->context);
-    group->member = NULL;
+    group->member = group->process = NULL;
     group->context = NULL;
 }

@@ -139,35 +139,32 @@ void strided_unpack(void *into, const struct strided *s, const void *packed)
     if (s->run > 0) move_packed(s, 0, (char *)into + s->offset, (char *)(uintptr_t)packed, false);
 }
 
-/* A cursor is a place in a form: the run that is at work, and how much of it is done. */
-struct cursor { const struct strided *form; char *at; int64_t done, index[STRIDED_DIMS]; };
-
-static struct cursor cursor_open(const struct strided *form, const void *memory)
+struct strided_cursor strided_cursor_begin(const struct strided *form)
 {
-    return (struct cursor){ .form = form, .at = (char *)(uintptr_t)memory + form->offset };
+    return (struct strided_cursor){ .form = form, .at = form->offset };
 }
 
-/* So many bytes of the run are done; the next run follows as on an odometer. */
-static void cursor_go(struct cursor *c, int64_t bytes)
+/* The next run follows as on an odometer. */
+void strided_cursor_go(struct strided_cursor *cursor, int64_t bytes)
 {
-    c->done += bytes;
-    if (c->done < c->form->run) return;
-    c->done = 0;
-    for (int d = c->form->ndim - 1; d >= 0; d--) {
-        const struct strided_dim *const dim = &c->form->dim[d];
-        c->at += dim->stride;
-        if (++c->index[d] < dim->count) return;
-        c->at -= dim->count * dim->stride, c->index[d] = 0;
+    cursor->done += bytes;
+    if (cursor->done < cursor->form->run) return;
+    cursor->done = 0;
+    for (int d = cursor->form->ndim - 1; d >= 0; d--) {
+        const struct strided_dim *const dim = &cursor->form->dim[d];
+        cursor->at += dim->stride;
+        if (++cursor->index[d] < dim->count) return;
+        cursor->at -= dim->count * dim->stride, cursor->index[d] = 0;
     }
 }
 
 void strided_move(void *into, const struct strided *to, const void *from, const struct strided *of)
 {
-    struct cursor target = cursor_open(to, into), source = cursor_open(of, from);
+    struct strided_cursor target = strided_cursor_begin(to), source = strided_cursor_begin(of);
     for (int64_t left = strided_bytes(of); left > 0;) {
-        const int64_t a = to->run - target.done, b = of->run - source.done, bytes = a < b ? a : b;
-        memcpy(target.at + target.done, source.at + source.done, (size_t)bytes);
-        cursor_go(&target, bytes), cursor_go(&source, bytes);
+        const int64_t a = strided_cursor_left(&target), b = strided_cursor_left(&source), bytes = a < b ? a : b;
+        memcpy((char *)into + target.at + target.done, (const char *)from + source.at + source.done, (size_t)bytes);
+        strided_cursor_go(&target, bytes), strided_cursor_go(&source, bytes);
         left -= bytes;
     }
 }

@@ -60,34 +60,20 @@ void strided_unpack(void *into, const struct strided *, const void *packed);
 /** Copy from one form to another of as many bytes, in the order of both. */
 void strided_move(void *into, const struct strided *to, const void *from, const struct strided *of);
 
-/* ---- how strided bytes are sent: strided_way.c ------------------------------------------------------------------- */
-
-/* Measured times of a machine's packing and of a link, in nanoseconds. */
-enum { STRIDED_RUNS = 8 };              /* lengths of runs that are measured: 8 bytes, and 8 times as many each */
-struct strided_rates {
-    double pack[STRIDED_RUNS];          /* a byte of a run of 8 << 3 i bytes, packed */
-    double message, byte;               /* of the link: a message more, a byte more */
-    double latency;                     /* until the first byte arrives */
+/* A cursor is a place in a form: the run that is at work, and how much of it is done. */
+struct strided_cursor {
+    const struct strided *form;         /* that it goes through */
+    int64_t at;                         /* offset of the run */
+    int64_t done;                       /* bytes of the run */
+    int64_t index[STRIDED_DIMS];        /* of the run, in each dimension */
 };
 
-enum strided_way { ONE_SHOT, STAGED, DIRECT, STRIDED_WAYS };
-
-/** "one-shot", "staged", "direct". */
-const char *strided_way_name(enum strided_way);
-
-/** Packing a byte of runs of this length: between two measured lengths on a line over the logarithm. */
-double strided_pack_rate(const struct strided_rates *, int64_t run);
-
-/**
- * The predicted time from the first byte that is packed until the last one is unpacked.
- *     ONE_SHOT   pack all, send one message, unpack all
- *     STAGED     pack, send and unpack in segments: each part works on another one
- *     DIRECT     a message for each run; nothing is packed
- * @param[out] segments  of the fastest STAGED; 1 elsewhere; may be NULL.
- */
-double strided_time(const struct strided_rates *, const struct strided *, enum strided_way, int *segments);
-
-/** The way with the least predicted time. */
-enum strided_way strided_choose(const struct strided_rates *, const struct strided *);
+/** A cursor at the first run; the bytes that are left of its run; some of these are done. */
+struct strided_cursor strided_cursor_begin(const struct strided *);
+static inline int64_t strided_cursor_left(const struct strided_cursor *cursor)
+{
+    return cursor->form->run - cursor->done;
+}
+void strided_cursor_go(struct strided_cursor *, int64_t bytes);
 
 #endif

@@ -19,13 +19,10 @@ static enum error_code list_weights(struct outlined *outlined, const struct role
     return OK;
 }
 
-static enum error_code weights_count(struct weight_moves *total, const struct moves *moves,
-                                     const struct collection *to)
+static void weights_count(struct weight_moves *total, const struct moves *moves, const struct transferred *did)
 {
     total->times++, total->moved += moves->bytes, total->stayed += moves->stays;
-    for (int a = 0; a < moves->ranks; a++)
-        for (int b = 0; b < moves->ranks; b++) total->messages += moves_of_pair(moves, to, a, b) > 0;
-    return OK;
+    total->messages += did->messages;
 }
 
 static enum error_code move_all(struct comm *whole, struct weight_lists *lists, struct role *from, struct role *to,
@@ -34,15 +31,17 @@ static enum error_code move_all(struct comm *whole, struct weight_lists *lists, 
     struct moves moves = { .count = 0 };
     struct group everyone = { .comm = NULL };
     struct carried old = { .count = 0 }, fresh = { .count = 0 };
+    struct transferred did;
     enum error_code e = moves_open(&moves, whole->size, from->plan.cluster, err);
     if (!e) e = moves_between(&moves, &lists->from.collection, &lists->to.collection, err);
     if (!e) e = carried_take(&old, &lists->from.collection, whole->rank, from->here ? &from->trainer : NULL, err);
     e = comm_agree(whole, e, err);
     if (!e) e = comm_agree(whole, group_world(&everyone, whole, err), err);
     if (!e)
-        e = transfer_run(&everyone, &moves, &lists->from.collection, &lists->to.collection, &old, &fresh, err);
+        e = transfer_run(&everyone, &moves, &lists->from.collection, &lists->to.collection, &old, &fresh, &did,
+                         err);
     if (!e && to->here) e = carried_put(&fresh, &lists->to.collection, &to->trainer, err);
-    if (!e) e = weights_count(total, &moves, &lists->to.collection);
+    if (!e) weights_count(total, &moves, &did);
     group_close(&everyone);
     carried_free(&old), carried_free(&fresh), moves_close(&moves);
     return comm_agree(whole, e, err);

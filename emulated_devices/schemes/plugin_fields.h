@@ -33,15 +33,15 @@
     F(comm, process) F(comm, cores) F(comm, contexts) F(comm, counted) F(comm, expected) F(comm, rehearsal)            \
     F(comm, carrier) F(comm, transport) F(comm, post) F(comm, everyone) F(comm, recorder) F(comm, watch)               \
     F(comm, failed) F(comm, checks_calls) F(comm, listener) F(group, comm) F(group, size) F(group, rank)               \
-    F(group, member) F(group, kind) F(group, axes) F(group, context) F(group, exchanges) F(group, folds)               \
-    F(group, turns) F(group, lists) F(group, call) F(exchange, group) F(exchange, operation) F(exchange, number)       \
-    F(exchange, named) F(exchange, call) F(interval, first) F(interval, count) F(intervals, count)                     \
-    F(intervals, room) F(intervals, at) F(nodes, member) F(nodes, slot) F(nodes, devices) F(nodes, reduces)            \
-    F(collective, in) F(collective, out) F(collective, count) F(collective, counts) F(collective, recvcounts)          \
-    F(collective, placement) F(collective, dtype) F(collective, reduction) F(collective, root)                         \
-    F(collective, exclusive) F(collective, nodes) F(collective, segment) F(collective_cost, messages)                  \
-    F(collective_cost, bytes) F(collective_cost, additions) F(collective_cost, steps) F(collective_cost, depth)        \
-    F(collective_cost, met) F(collective_cost, path) F(collective_cost, steps_inside)                                  \
+    F(group, member) F(group, process) F(group, kind) F(group, axes) F(group, context) F(group, exchanges)             \
+    F(group, folds) F(group, turns) F(group, lists) F(group, call) F(exchange, group) F(exchange, operation)           \
+    F(exchange, number) F(exchange, named) F(exchange, call) F(interval, first) F(interval, count)                     \
+    F(intervals, count) F(intervals, room) F(intervals, at) F(nodes, member) F(nodes, slot) F(nodes, devices)          \
+    F(nodes, reduces) F(collective, in) F(collective, out) F(collective, count) F(collective, counts)                  \
+    F(collective, recvcounts) F(collective, placement) F(collective, dtype) F(collective, reduction)                   \
+    F(collective, root) F(collective, exclusive) F(collective, nodes) F(collective, segment)                           \
+    F(collective_cost, messages) F(collective_cost, bytes) F(collective_cost, additions) F(collective_cost, steps)     \
+    F(collective_cost, depth) F(collective_cost, met) F(collective_cost, path) F(collective_cost, steps_inside)        \
     F(collective_cost, path_inside) F(algorithm, operation) F(algorithm, name) F(algorithm, description)               \
     F(algorithm, needs) F(algorithm, source) F(algorithm, cost_formula) F(algorithm, order) F(algorithm, vectors)      \
     F(algorithm, by_nodes) F(algorithm, reads_in) F(algorithm, pipelined) F(algorithm, refuses)                        \

@@ -129,6 +129,24 @@ test_device_0() {
     run $words --lose 2:0:update;                       expect_status 0; expect_silent
 }
 
+# Groups of the devices that are left follow the nodes: of 8 devices on 2 nodes of 4, node by node, each step sends the
+# gradients twice between nodes, however many devices a node still has.
+test_nodes_of_the_devices_that_are_left() {
+    make_text
+    local words="train --model tiny --data $text --batch 8 --seq 8 --steps 3 --dp 8 --data-parallel ddp" bytes=443648 far
+    between() { awk '/"data":/ { data = 1 } /"pipeline":/ { data = 0 } data && /"cluster":/ { far = 1 } far && /"bytes":/ { sum += $2; far = 0 } END { print sum + 0 }' "$1"; }
+    ORRERY_ONE_PROCESS=1 run $words --allreduce two_level --lose 2:1:update --json three.json;    expect_status 0; expect_silent
+    far=$(between three.json)
+    [ "$far" = $((2 * 2 * bytes)) ] || complain "nodes of 3 and 4 devices: $far bytes between nodes in 2 steps"
+    # A torus needs as many devices on each node: it is found on 3 and 3, though ranks would be 4 and 2.
+    ORRERY_ONE_PROCESS=1 run $words --allreduce torus_2d --lose 2:1:update,2:5:update --json even.json
+    expect_status 0; expect_silent
+    far=$(between even.json)
+    [ "$far" = $((2 * 2 * bytes)) ] || complain "nodes of 3 and 3 devices: $far bytes between nodes in 2 steps"
+    ORRERY_ONE_PROCESS=1 run $words --allreduce torus_2d --lose 2:1:update
+    expect_status 2; expect_error '--lose 2:1:update: no smaller mesh of step 2 can do its work'
+}
+
 # Copies of three and two sequences: those of three compute faster, up to what they may, and the bits stay.
 test_clock_rates_rise() {
     make_text
@@ -150,7 +168,7 @@ test_clock_rates_rise() {
 # Two neighbours at once: what only one of them had, nobody has.
 test_two_at_once() {
     make_text
-    local words="train --model tiny --data $text $small --steps 3"
+    local words="train --model tiny --data $text --batch 8 --seq 8 --steps 3"
     ORRERY_ONE_PROCESS=1 run $words --dp 4 --zero 2 --lose 2:1,2:2 --save kept --sharded --save-every 1
     expect_status 1; expect_error '--lose: 2 devices are lost together, and with them the only copies of a part of the state; --resume continues'
     run train --resume kept --dp 4 --zero 2 --steps 0;  expect_status 0; expect_silent
@@ -158,7 +176,7 @@ test_two_at_once() {
 
 test_what_is_refused() {
     make_text
-    local words="train --model tiny --data $text $small --steps 3 --dp 3"
+    local words="train --model tiny --data $text --batch 8 --seq 8 --steps 3 --dp 3"
     run $words --lose 2;                                expect_status 2; expect_error '--lose 2: must be STEP:DEVICE\[:MOMENT\]'
     run $words --lose 2:1:never;                        expect_status 2; expect_error '--lose 2:1:never: must be'
     run $words --lose 9:1;                              expect_status 2; expect_error '--lose 9:1: the run has no such step'

@@ -3,6 +3,7 @@
  * ranks: 1
  */
 #include "emulated_devices/comm/datatype.h"
+#include "emulated_devices/device/strided_way.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -214,28 +215,54 @@ static void test_boxes(void **state)
 
 /* ---- how they are sent ------------------------------------------------------------------------------------------- */
 
-/* By hand: dear messages are few, dear packing is left out, and long runs are not packed at all. */
+/* By hand: one level without latency, kernels that take their bytes alone, and messages of a gap. */
+static struct cluster machine(picoseconds gap, picoseconds launch, int64_t memory_rate)
+{
+    return (struct cluster){ .memory_rate = memory_rate, .kernels.launch = launch, .levels = 1,
+                             .link[0] = { .gap = gap, .rate = 1000, .latency = 5000000, .eager = ALWAYS_EAGER } };
+}
+
+static struct strided_choice chosen(const struct cluster *cluster, const struct strided *from, const struct strided *to)
+{
+    const struct strided_road road = { cluster, F32, 0 };
+    const struct strided_pair pair = { *from, *to };
+    const struct strided_size size = strided_size_of(&pair, 1);
+    return strided_choose(&road, &pair, 1, &size);
+}
+
 static void test_ways(void **state)
 {
-    struct strided_rates r = { .message = 1000, .byte = 0.1, .latency = 5000 };
-    struct strided narrow = strided_run(8), wide = strided_run(1 << 16), whole = strided_run(1 << 20);
-    int segments;
     (void)state;
-    for (int i = 0; i < STRIDED_RUNS; i++) r.pack[i] = 0.5 / (i + 1);
-    strided_repeat(&narrow, 100000, 64), strided_repeat(&wide, 16, 1 << 17);
-    assert_int_equal(strided_choose(&r, &narrow), STAGED);
-    assert_true(strided_time(&r, &narrow, STAGED, &segments) < strided_time(&r, &narrow, ONE_SHOT, NULL));
-    assert_true(segments > 1);
-    assert_int_equal(strided_choose(&r, &wide), DIRECT);
-    /* 16 messages instead of one, and nothing packed. */
-    assert_true(strided_time(&r, &wide, DIRECT, NULL) > 5000 + 16 * 1000 + 0.0999 * (1 << 20)
-                && strided_time(&r, &wide, DIRECT, NULL) < 5000 + 16 * 1000 + 0.1001 * (1 << 20));
-    assert_int_equal(strided_choose(&r, &whole), ONE_SHOT);
-    r.message = 1e9;
-    assert_int_equal(strided_choose(&r, &narrow), ONE_SHOT);
-    assert_true(strided_pack_rate(&r, 8) <= 0.5 && strided_pack_rate(&r, 1) >= 0.5);
-    assert_true(strided_pack_rate(&r, 64) < 0.2501);
-    assert_true(strided_pack_rate(&r, 16) > strided_pack_rate(&r, 64));
+    const struct strided whole = strided_run(64 * 4096);
+    struct strided apart = strided_run(4096);
+    strided_repeat(&apart, 64, 8192);
+    /* A byte of the link takes 1000 ps, one of the memory 100: packing reads and writes, which is 52,428,800 ps. */
+    struct cluster c = machine(1000000, 0, 10000);
+    struct strided_choice way = chosen(&c, &apart, &whole);
+    assert_int_equal(way.way, STAGED);
+    /* Segments: the first one is packed, then the link is busy to the end; n gaps against an n-th of the packing. */
+    assert_int_equal(way.messages, 8);
+    assert_int_equal(way.time, 52428800 / 8 + 8 * 1000000 + 262144000 + 5000000);
+    /* Dear messages: all in one. */
+    c = machine(100000000, 0, 10000), way = chosen(&c, &apart, &whole);
+    assert_int_equal(way.way, ONE_SHOT);
+    assert_int_equal(way.time, 52428800 + 100000000 + 262144000 + 5000000);
+    /* Cheap messages and dear kernels: each piece as it lies. */
+    c = machine(1000, 50000000, 10000), way = chosen(&c, &apart, &whole);
+    assert_int_equal(way.way, DIRECT);
+    assert_int_equal(way.messages, 64);
+    assert_int_equal(way.time, 64 * 1000 + 262144000 + 5000000);
+    /* Runs of both sides cut each other; more pieces than a device has messages are packed; one piece has one way. */
+    struct strided shorter = strided_run(4096), longer = strided_run(6144), many = strided_run(4);
+    strided_repeat(&shorter, 63, 8192), strided_repeat(&longer, 42, 10000);
+    strided_repeat(&many, STRIDED_MESSAGES + 1, 8);
+    const struct strided_pair both = { shorter, longer };
+    assert_int_equal(strided_size_of(&both, 1).pieces, 62 + 41 - 20 + 1);
+    const struct strided line = strided_run(strided_bytes(&many));
+    assert_int_not_equal(chosen(&c, &many, &line).way, DIRECT);
+    assert_int_equal(chosen(&c, &whole, &whole).way, ONE_SHOT);
+    assert_int_equal(chosen(&c, &whole, &whole).messages, 1);
+    assert_int_equal(chosen(&c, &whole, &whole).time, 1000 + 262144000 + 5000000);
 }
 
 int main(int argc, char **argv)

@@ -44,9 +44,11 @@ static struct tensor_parallel of(const struct model_config *c, const char *name,
     tensor_share(&tp, P, rank);
     for (unsigned axes = 0; axes < TENSOR_AXIS_SETS; axes++)
         tp.along[axes] = (struct group){
-            .comm = &comm, .member = members, .size = axes_size(&tp, axes), .rank = axes_index(&tp, axes)
+            .comm = &comm, .member = members, .process = members, .size = axes_size(&tp, axes),
+            .rank = axes_index(&tp, axes)
         };
-    tp.copies = (struct group){ .comm = &comm, .member = members, .size = tp.heads.copies, .rank = tp.heads.copy };
+    tp.copies = (struct group){ .comm = &comm, .member = members, .process = members, .size = tp.heads.copies,
+                                .rank = tp.heads.copy };
     return tp;
 }
 

@@ -285,7 +285,8 @@ static enum error_code say_sections(struct other_words *other, const struct trai
     return OK;
 }
 
-/* Parse the run once more with the mesh of a plan. */
+/* Parse the run once more with the mesh of a plan.  The devices that are left stay where they are in the machine, so
+ * groups follow its nodes, whatever the ranks are now. */
 static enum error_code parse_mesh(struct elastic_change *change, struct other_words *other,
                                   const struct train_options *options, const struct run_kind *kind,
                                   const struct plan *plan, struct error *err)
@@ -298,7 +299,7 @@ static enum error_code parse_mesh(struct elastic_change *change, struct other_wo
     if (!e) e = make_words(other, options, err);
     change->options = e ? NULL : calloc(1, sizeof *change->options);
     if (!e && change->options == NULL) e = fail(err, ERR_MEMORY, "no memory for another mesh");
-    if (!e) e = train_parse(change->options, kind, other->count, other->word, err);
+    if (!e) e = train_parse_at(change->options, kind, other->count, other->word, change->process, err);
     if (!e) return OK;
     free(change->options), free(other->word);
     change->options = NULL, other->word = NULL;
@@ -329,8 +330,8 @@ static enum error_code try_uneven(struct elastic_change *change, struct other_wo
     enum error_code e = uneven_open(&uneven, before, process, all_gone, err);
     if (e) return e;
     next.sections = &uneven.sections;
+    for (int r = 0; r < uneven.devices; r++) change->process[r] = uneven.process[r];
     e = parse_mesh(change, other, options, kind, &next, err);
-    for (int r = 0; r < uneven.devices && !e; r++) change->process[r] = uneven.process[r];
     if (!e && rank_before(change->process, uneven.devices, 0) < 0 && !losses_has(all_gone, 0)) change->process[0] = 0;
     uneven_close(&uneven);
     return e;

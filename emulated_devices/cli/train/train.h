@@ -29,6 +29,11 @@ extern const struct run_kind run_train, run_infer, run_serve, run_rl, run_plan, 
 /** Read the command line, add a checkpoint's settings and then defaults, and check the plan.  The same on every device.
  *  Call train_options_free afterwards, also after a failure. */
 enum error_code train_parse(struct train_options *, const struct run_kind *, int argc, char **argv, struct error *);
+
+/** Read the same for devices at these places of the machine, by ranks; NULL: rank r is at place r.  The list outlives
+ *  the options. */
+enum error_code train_parse_at(struct train_options *, const struct run_kind *, int argc, char **argv,
+                               const int *places, struct error *);
 void train_options_free(struct train_options *);
 
 /** Plan a step with the words behind `orrery plan`, and print nothing.  @return as train_parse and plan_numbers_of. */

@@ -4,7 +4,6 @@
  * (boxes_lost); no function returns an error code.
  */
 #include "emulated_devices/model/collection/boxes.h"
-#include "emulated_devices/device/strided.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -169,6 +168,21 @@ void box_copy(void *into, const struct box *to, const void *from, const struct b
 {
     const struct strided target = strided_in(to, both, ndim, size), source = strided_in(of, both, ndim, size);
     strided_move(into, &target, from, &source);
+}
+
+bool boxes_form(const struct boxes *boxes, const struct box *box, int ndim, size_t size, struct strided *form)
+{
+    int64_t before = 0;
+    for (int i = 0; i < boxes->count; i++) {
+        struct box both;
+        if (box_meet(&boxes->at[i], box, ndim, &both) && box_equal(&both, box, ndim)) {
+            *form = strided_in(&boxes->at[i], box, ndim, size);
+            form->offset += before;
+            return true;
+        }
+        before += box_elements(&boxes->at[i], ndim) * (int64_t)size;
+    }
+    return false;
 }
 
 void boxes_copy(void *into, const struct boxes *to, const void *from, const struct boxes *of, const struct box *box,

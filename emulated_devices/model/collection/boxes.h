@@ -12,6 +12,7 @@
 
 #include "emulated_devices/device/interval.h"
 #include "emulated_devices/device/layout.h"
+#include "emulated_devices/device/strided.h"
 
 /* Boxes of one tensor, in the order of their memory: one box after another, each row-major.  All zero: none. */
 struct boxes {
@@ -50,6 +51,10 @@ void boxes_subtract_all(struct boxes *, const struct boxes *holes, int ndim);
 static inline bool boxes_lost(const struct boxes *boxes) { return boxes->room < 0; }
 
 void boxes_free(struct boxes *);
+
+/** A box inside one of a list, as strided bytes from the address of the list's first element.
+ *  @param size  bytes of an element.  @return false: it is in none of them. */
+bool boxes_form(const struct boxes *, const struct box *, int ndim, size_t size, struct strided *form);
 
 /**
  * Copy the elements of a box that two pieces of memory have.

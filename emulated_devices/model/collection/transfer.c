@@ -1,6 +1,7 @@
 /* transfer.c -- copies a device's numbers out of a trainer, sends what moves, and puts numbers into a trainer.
  * run/elastic/ calls.  Errors are agreed on by all devices in transfer_run; carried_take and carried_put are local. */
 #include "emulated_devices/model/collection/transfer.h"
+#include "emulated_devices/comm/strided_transfer.h"
 #include "emulated_devices/model/collect.h"
 #include "emulated_devices/model/collection/holding.h"
 #include "emulated_devices/model/collection/progress.h"
@@ -87,32 +88,24 @@ void carried_free(struct carried *carried)
 
 /* ---- from device to device --------------------------------------------------------------------------------------- */
 
-/* The boxes that one pair moves, one after another in the order of the moves, packed into a message or out of one. */
-static void pack(const struct moves *moves, const struct collection *to, int from, int target,
-                 const struct carried *old, const int *source, struct carried *fresh, char *message)
-{
-    for (int i = 0; i < moves->count; i++) {
-        const struct move *const m = &moves->at[i];
-        if (m->from != from || m->to != target) continue;
-        const struct named_tensor *const t = &to->tensor[m->tensor];
-        const size_t size = dtype_size(t->format);
-        struct box box = m->box;
-        const struct boxes one = { 1, 1, &box };
-        if (fresh) boxes_copy(fresh->data[m->tensor], &fresh->boxes[m->tensor], message, &one, &box, t->ndim, size);
-        else
-            boxes_copy(message, &one, old->data[source[m->tensor]], &old->boxes[source[m->tensor]], &box, t->ndim,
-                       size);
-        message += (size_t)box_elements(&box, t->ndim) * size;
-    }
-}
+/* This device sends these boxes to another one, or gets them from there. */
+struct transfer_side {
+    int count;                          /* boxes; 0: nothing moves */
+    struct strided_pair *pair;          /* [count] the box at the sender and at the receiver */
+    char **memory;                      /* [count] the tensor of each, on this device */
+    char *packed;
+    struct strided_transfer way;
+};
 
 /* This holds one device's messages of a transfer. */
 struct transfer {
+    struct group *everyone;
     const struct moves *moves;          /* of all devices */
     const struct collection *from, *to; /* the two plans' */
+    const struct carried *old;          /* this device's numbers before */
+    struct carried *fresh;              /* and afterwards */
     int *source;                        /* [tensors of `to`] the same tensor in `from` */
-    char **out, **in;                   /* [ranks] packed messages; NULL: nothing moves */
-    struct message *sent, *received;    /* [ranks] */
+    struct transfer_side *out, *in;     /* [ranks] */
 };
 
 static enum error_code open_transfer(struct transfer *transfer, struct error *err)
@@ -120,10 +113,9 @@ static enum error_code open_transfer(struct transfer *transfer, struct error *er
     const size_t ranks = (size_t)transfer->moves->ranks, tensors = (size_t)transfer->to->count;
     transfer->source = calloc(tensors + 1, sizeof *transfer->source);
     transfer->out = calloc(2 * ranks, sizeof *transfer->out);
-    transfer->sent = calloc(2 * ranks, sizeof *transfer->sent);
-    if (!transfer->source || !transfer->out || !transfer->sent)
+    if (!transfer->source || !transfer->out)
         return fail(err, ERR_MEMORY, "no memory for the messages of %zu devices", ranks);
-    transfer->in = transfer->out + ranks, transfer->received = transfer->sent + ranks;
+    transfer->in = transfer->out + ranks;
     for (int t = 0; t < transfer->to->count; t++)
         transfer->source[t] = collection_find(transfer->from, transfer->to->tensor[t].name);
     return OK;
@@ -131,98 +123,193 @@ static enum error_code open_transfer(struct transfer *transfer, struct error *er
 
 static void close_transfer(struct transfer *transfer)
 {
-    for (int r = 0; transfer->out && r < 2 * transfer->moves->ranks; r++) free(transfer->out[r]);
-    free(transfer->source), free(transfer->out), free(transfer->sent);
+    for (int r = 0; transfer->out && r < 2 * transfer->moves->ranks; r++) {
+        struct transfer_side *const side = &transfer->out[r];
+        free(side->pair), free(side->memory), free(side->packed), free(side->way.message);
+    }
+    free(transfer->source), free(transfer->out);
 }
 
 /* Room for what this device wants, filled with what stays. */
-static enum error_code fill_own(const struct transfer *transfer, int rank, const struct carried *old,
-                                struct carried *fresh, struct error *err)
+static enum error_code fill_own(const struct transfer *transfer, struct error *err)
 {
+    struct carried *const fresh = transfer->fresh;
     enum error_code e = carried_open(fresh, transfer->to->count, err);
     for (int t = 0; t < transfer->to->count && !e; t++) {
         const struct named_tensor *const tensor = &transfer->to->tensor[t];
         const int s = transfer->source[t];
-        e = collection_wants(transfer->to, t, rank, &fresh->boxes[t], err);
+        const struct boxes *const had = &transfer->old->boxes[s];
+        e = collection_wants(transfer->to, t, transfer->everyone->rank, &fresh->boxes[t], err);
         if (!e) e = make_room(&fresh->data[t], tensor, &fresh->boxes[t], err);
-        for (int b = 0; b < old->boxes[s].count && !e; b++)
-            boxes_copy(fresh->data[t], &fresh->boxes[t], old->data[s], &old->boxes[s], &old->boxes[s].at[b],
-                       tensor->ndim, dtype_size(tensor->format));
+        for (int b = 0; b < had->count && !e; b++)
+            boxes_copy(fresh->data[t], &fresh->boxes[t], transfer->old->data[s], had, &had->at[b], tensor->ndim,
+                       dtype_size(tensor->format));
     }
     return e;
 }
 
-static enum error_code make_messages(struct transfer *transfer, int rank, const struct carried *old, struct error *err)
+/* Where both devices have a tensor's boxes; the other device's follow from its plan. */
+static enum error_code boxes_of_both(const struct transfer *transfer, int tensor, int from, int to,
+                                     struct boxes *has, struct boxes *wants, struct error *err)
 {
+    boxes_free(has), boxes_free(wants);
+    enum error_code e = collection_has(transfer->from, transfer->source[tensor], from, has, err);
+    return e ? e : collection_wants(transfer->to, tensor, to, wants, err);
+}
+
+/* List the boxes that go from one device to another, in the order of the moves; this device is one of the two. */
+static enum error_code list_boxes(const struct transfer *transfer, struct transfer_side *side, int from, int to,
+                                  struct error *err)
+{
+    const struct moves *const moves = transfer->moves;
+    const bool sends = from == transfer->everyone->rank;
+    struct boxes has = { 0 }, wants = { 0 };
+    enum error_code e = OK;
+    for (int i = 0, tensor = -1; i < moves->count && !e; i++) {
+        const struct move *const m = &moves->at[i];
+        if (m->from != from || m->to != to) continue;
+        const struct named_tensor *const t = &transfer->to->tensor[m->tensor];
+        const size_t size = dtype_size(t->format);
+        if (m->tensor != tensor) e = boxes_of_both(transfer, m->tensor, from, to, &has, &wants, err);
+        tensor = m->tensor;
+        side->memory[side->count] = sends ? transfer->old->data[transfer->source[tensor]]
+                                          : transfer->fresh->data[tensor];
+        struct strided_pair *const pair = &side->pair[side->count++];
+        if (!e && !(boxes_form(&has, &m->box, t->ndim, size, &pair->from)
+                    && boxes_form(&wants, &m->box, t->ndim, size, &pair->to)))
+            e = fail(err, ERR_CHECK, "%s: a box that moves is in no box of device %d and of device %d", t->name, from,
+                     to);
+    }
+    boxes_free(&has), boxes_free(&wants);
+    return e;
+}
+
+/* Both devices of a side list the same boxes, and so choose the same way. */
+static enum error_code make_side(struct transfer *transfer, struct transfer_side *side, int from, int to,
+                                 struct error *err)
+{
+    const bool sends = from == transfer->everyone->rank;
+    int count = 0;
+    for (int i = 0; i < transfer->moves->count; i++)
+        count += transfer->moves->at[i].from == from && transfer->moves->at[i].to == to;
+    if (count == 0) return OK;
+    side->pair = calloc((size_t)count, sizeof *side->pair), side->memory = calloc((size_t)count, sizeof *side->memory);
+    if (!side->pair || !side->memory) return fail(err, ERR_MEMORY, "no memory for a list of %d boxes", count);
+    enum error_code e = list_boxes(transfer, side, from, to, err);
+    if (!e) e = strided_open(&side->way, transfer->everyone, sends ? to : from, sends ? SENDS_STRIDED
+                             : RECEIVES_STRIDED, side->pair, side->count, err);
+    if (e) return e;
+    const uint64_t packed = strided_packed(&side->way);
+    side->way.host = true;
+    side->packed = packed ? malloc(packed) : NULL;
+    return packed == 0 || side->packed ? OK
+        : fail(err, ERR_MEMORY, "no memory for a message of %llu bytes", (unsigned long long)packed);
+}
+
+static enum error_code make_messages(struct transfer *transfer, struct error *err)
+{
+    const int self = transfer->everyone->rank;
     enum error_code e = OK;
     for (int r = 0; r < transfer->moves->ranks && !e; r++) {
-        const uint64_t out = moves_of_pair(transfer->moves, transfer->to, rank, r),
-            in = moves_of_pair(transfer->moves, transfer->to, r, rank);
-        transfer->out[r] = out ? malloc(out) : NULL, transfer->in[r] = in ? malloc(in) : NULL;
-        if ((out && !transfer->out[r]) || (in && !transfer->in[r]))
-            e = fail(err, ERR_MEMORY, "no memory for a message of %llu bytes", (unsigned long long)(out + in));
-        if (!e && out) pack(transfer->moves, transfer->to, rank, r, old, transfer->source, NULL, transfer->out[r]);
+        e = make_side(transfer, &transfer->out[r], self, r, err);
+        if (!e) e = make_side(transfer, &transfer->in[r], r, self, err);
     }
     return e;
 }
 
-static enum error_code transfer_send_all(const struct transfer *transfer, struct group *everyone, struct error *err)
+static enum error_code transfer_send_all(const struct transfer *transfer, struct error *err)
 {
-    struct exchange x = exchange_begin(everyone, POINT_TO_POINT);
+    struct exchange x = exchange_begin(transfer->everyone, POINT_TO_POINT);
     struct error unread;
     enum error_code e = OK;
-    const int ranks = transfer->moves->ranks, self = everyone->rank;
-    for (int r = 0; r < ranks; r++)
-        if (transfer->in[r])
-            transfer->received[r] = message_receive(&x, r, transfer->in[r],
-                                                    moves_of_pair(transfer->moves, transfer->to, r, self));
-    for (int r = 0; r < ranks; r++)
-        if (transfer->out[r])
-            transfer->sent[r] = message_send(&x, r, transfer->out[r],
-                                             moves_of_pair(transfer->moves, transfer->to, self, r));
+    const int ranks = transfer->moves->ranks;
+    for (int n = 0; n < 2; n++)
+        for (int r = 0; r < ranks; r++) {
+            struct transfer_side *const side = n == 0 ? &transfer->in[r] : &transfer->out[r];
+            if (side->count > 0) strided_start(&side->way, &x, side->memory, side->packed);
+        }
     /* Every message is waited for, also after an error: the carrier uses its buffer until then. */
     for (int r = 0; r < ranks; r++) {
         const enum error_code in =
-            transfer->in[r] ? message_wait(everyone->comm, transfer->received[r], e ? &unread : err) : OK;
+            transfer->in[r].count > 0 ? strided_wait(&transfer->in[r].way, e ? &unread : err) : OK;
         if (!e) e = in;
         const enum error_code out =
-            transfer->out[r] ? message_wait(everyone->comm, transfer->sent[r], e ? &unread : err) : OK;
+            transfer->out[r].count > 0 ? strided_wait(&transfer->out[r].way, e ? &unread : err) : OK;
         if (!e) e = out;
     }
     return e;
 }
 
-/* The ledger's count of this device since `before`, against the moves. */
-static enum error_code check_moved(const struct group *everyone, const struct traffic *before,
-                                   const struct moves *moves, struct error *err)
+/* The ways of this device's sides say which messages it sends. */
+static struct traffic foresee(const struct transfer *transfer, struct transferred *did)
 {
+    struct traffic t = { 0 };
+    for (int r = 0; r < transfer->moves->ranks; r++) {
+        const struct transfer_side *const out = &transfer->out[r];
+        if (out->count == 0) continue;
+        strided_enter(&t, group_level(transfer->everyone, r), out->pair, out->count, out->way.choice);
+        did->messages += out->way.choice.messages, did->pairs[out->way.choice.way]++;
+    }
+    return t;
+}
+
+/* The ledger's count of this device since `before`, against the moves and their ways. */
+static enum error_code check_moved(const struct transfer *transfer, const struct traffic *before,
+                                   struct transferred *did, struct error *err)
+{
+    const struct group *const everyone = transfer->everyone;
     const struct traffic *const now = &everyone->comm->counted.of[everyone->kind].of[POINT_TO_POINT];
-    const struct moved *const own = &moves->of[everyone->rank];
+    const struct traffic foreseen = foresee(transfer, did);
+    const struct moved *const own = &transfer->moves->of[everyone->rank];
     const uint64_t sent = now->bytes_sent - before->bytes_sent, received = now->bytes_received - before->bytes_received;
-    return sent == own->sent && received == own->received ? OK
-        : fail(err, ERR_CHECK, "device %d has sent %llu and received %llu bytes of the job's state, not %llu and %llu",
-               everyone->rank, (unsigned long long)sent, (unsigned long long)received, (unsigned long long)own->sent,
-               (unsigned long long)own->received);
+    if (sent != own->sent || received != own->received)
+        return fail(err, ERR_CHECK, "device %d has sent %llu and received %llu bytes of the job's state, not %llu and "
+                    "%llu", everyone->rank, (unsigned long long)sent, (unsigned long long)received,
+                    (unsigned long long)own->sent, (unsigned long long)own->received);
+    for (int l = 0; l < CLUSTER_LEVELS; l++) {
+        const uint64_t messages = now->level[l].messages - before->level[l].messages,
+                       bytes = now->level[l].bytes - before->level[l].bytes;
+        if (messages != foreseen.level[l].messages || bytes != foreseen.level[l].bytes)
+            return fail(err, ERR_CHECK, "device %d has sent %llu messages with %llu bytes over links of level %d, not "
+                        "%llu with %llu", everyone->rank, (unsigned long long)messages, (unsigned long long)bytes, l,
+                        (unsigned long long)foreseen.level[l].messages, (unsigned long long)foreseen.level[l].bytes);
+    }
+    return OK;
+}
+
+/* Each device learns what all have sent. */
+static enum error_code transfer_add_up(struct comm *comm, struct transferred *did, struct error *err)
+{
+    struct transferred *const all = comm->rank == 0 ? calloc((size_t)comm->size, sizeof *all) : NULL, sum = { 0 };
+    enum error_code e = comm->rank == 0 && all == NULL ? fail(err, ERR_MEMORY, "no memory for a list of devices") : OK;
+    e = comm_agree(comm, e, err);
+    if (!e) e = comm_bring(comm, did, sizeof *did, all, err);
+    for (int r = 0; all && r < comm->size && !e; r++) {
+        sum.messages += all[r].messages;
+        for (int way = 0; way < STRIDED_WAYS; way++) sum.pairs[way] += all[r].pairs[way];
+    }
+    free(all);
+    if (!e) e = comm_tell(comm, &sum, sizeof sum, err);
+    *did = sum;
+    return e;
 }
 
 enum error_code transfer_run(struct group *everyone, const struct moves *moves, const struct collection *from,
                              const struct collection *to, const struct carried *old, struct carried *fresh,
-                             struct error *err)
+                             struct transferred *did, struct error *err)
 {
-    struct transfer t = { .moves = moves, .from = from, .to = to };
+    struct transfer t = { .everyone = everyone, .moves = moves, .from = from, .to = to, .old = old, .fresh = fresh };
     const struct traffic before = everyone->comm->counted.of[everyone->kind].of[POINT_TO_POINT];
-    const int rank = everyone->rank;
-    *fresh = (struct carried){ 0 };
+    *fresh = (struct carried){ 0 }, *did = (struct transferred){ 0 };
     enum error_code e = open_transfer(&t, err);
-    if (!e) e = fill_own(&t, rank, old, fresh, err);
-    if (!e) e = make_messages(&t, rank, old, err);
+    if (!e) e = fill_own(&t, err);
+    if (!e) e = make_messages(&t, err);
     e = group_agree(everyone, e, err);
-    if (!e) e = transfer_send_all(&t, everyone, err);
-    for (int r = 0; r < moves->ranks && !e; r++)
-        if (t.in[r]) pack(moves, to, r, rank, NULL, NULL, fresh, t.in[r]);
-    if (!e) e = check_moved(everyone, &before, moves, err);
+    if (!e) e = transfer_send_all(&t, err);
+    if (!e) e = check_moved(&t, &before, did, err);
     close_transfer(&t);
-    return group_agree(everyone, e, err);
+    e = group_agree(everyone, e, err);
+    return e ? e : transfer_add_up(everyone->comm, did, err);
 }
 
 /* ---- into a trainer ---------------------------------------------------------------------------------------------- */

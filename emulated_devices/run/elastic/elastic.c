@@ -48,9 +48,11 @@ void elastic_json(cJSON *root, const struct train_options *options)
         const struct elastic_change *const c = &run->change[i];
         cJSON *const row = json_row(changes);
         json_add(row, "after_step %g mesh %s devices %d moved_bytes %g stayed_bytes %g boxes %d "
-                 "messages %d virtual_ps %g", (double)(first + c->step),
+                 "messages %d one_shot_pairs %d staged_pairs %d direct_pairs %d virtual_ps %g",
+                 (double)(first + c->step),
                  mesh_words(&c->options->plan, mesh, sizeof mesh), c->options->plan.mesh.devices, (double)c->moved,
-                 (double)c->stays, c->boxes, c->messages, (double)c->time);
+                 (double)c->stays, c->boxes, c->messages, c->pairs[ONE_SHOT], c->pairs[STAGED], c->pairs[DIRECT],
+                 (double)c->time);
         if (c->raised > 0) json_add(row, "raised_devices %d raised_percent %d", c->raised, c->raised_most);
         for (int d = 0; d < c->loss.devices.count; d++)
             json_add(json_row(d ? cJSON_GetObjectItemCaseSensitive(row, "lost") : cJSON_AddArrayToObject(row, "lost")),
@@ -182,7 +184,7 @@ static enum error_code run_phase(struct elastic_device *device, int number, cons
                                  const char *overridden, int *status, bool *stopped, struct error *err)
 {
     const struct train_options options = options_of_phase(device->options, number);
-    struct cluster own = cluster_of_rank(&options.cluster, device->comm->rank);
+    struct cluster own = cluster_of_rank(&device->options->cluster, device->comm->rank);
     struct elastic *const elastic = device->options->elastic;
     struct losing losing;
     struct phase phase = { .plan = device->now, .comes = number > 0 ? &device->numbers : NULL,
@@ -220,15 +222,21 @@ static enum error_code run_phase(struct elastic_device *device, int number, cons
 
 /* ---- between phases ---------------------------------------------------------------------------------------------- */
 
-static int count_messages(const struct moves *moves, const struct collection *to)
-{
-    int n = 0;
-    for (int a = 0; a < moves->ranks; a++)
-        for (int b = 0; b < moves->ranks; b++) n += moves_of_pair(moves, to, a, b) > 0;
-    return n;
-}
-
 static double elastic_seconds(picoseconds time) { return (double)time / PICOSECONDS; }
+
+/* How the boxes of the pairs of devices were sent; nothing, if all are packed in one message. */
+static struct ways_text { char text[96]; } ways_of(const struct elastic_change *change)
+{
+    struct ways_text t = { "" };
+    size_t used = 0;
+    if (change->pairs[STAGED] + change->pairs[DIRECT] == 0) return t;
+    for (enum strided_way way = ONE_SHOT; way < STRIDED_WAYS; way++)
+        if (change->pairs[way] > 0)
+            used += (size_t)snprintf(t.text + used, sizeof t.text - used, "%s%d %s",
+                                     used ? ", " : " (pairs of devices: ", change->pairs[way], strided_way_name(way));
+    snprintf(t.text + used, sizeof t.text - used, ")");
+    return t;
+}
 
 /* A device is lost: what the others do about that, and how long each part takes. */
 static void say_lost(FILE *out, const struct elastic_change *change, int64_t step, const struct plan *before)
@@ -241,11 +249,12 @@ static void say_lost(FILE *out, const struct elastic_change *change, int64_t ste
         plural(l->devices.count), names, (long long)step, lose_moment_says[l->moment],
         time_format(elastic_seconds(l->done)).text, time_format(elastic_seconds(l->noticed)).text,
         time_format(elastic_seconds(l->agreed)).text);
-    say(out, 8, "        %s becomes %s, and step %lld is done again; %s moved in %d boxes and %d message%s, the fewest "
-        "bytes there can be, of them %s that only keepers had; %s stayed; virtual %s; recovered in %s",
+    say(out, 8, "        %s becomes %s, and step %lld is done again; %s moved in %d boxes and %d message%s%s, the "
+        "fewest bytes there can be, of them %s that only keepers had; %s stayed; virtual %s; recovered in %s",
         mesh_words(before, old, sizeof old), mesh_words(&change->options->plan, new, sizeof new), (long long)step,
         size_format(change->moved).text, change->boxes, change->messages, plural(change->messages),
-        size_format(l->restored).text, size_format(change->stays).text, time_format(elastic_seconds(change->time)).text,
+        ways_of(change).text, size_format(l->restored).text, size_format(change->stays).text,
+        time_format(elastic_seconds(change->time)).text,
         time_format(elastic_seconds(l->done + l->noticed + l->agreed + change->time)).text);
     fflush(out);
 }
@@ -257,10 +266,10 @@ static void say_moved(FILE *out, const struct elastic_change *change, int64_t st
         say_lost(out, change, step + 1, before);
         return;
     }
-    say(out, 8, "elastic after step %lld: %s becomes %s; %s moved in %d boxes and %d message%s, the fewest bytes there "
-        "can be; %s stayed; virtual %s", (long long)step, mesh_words(before, old, sizeof old),
+    say(out, 8, "elastic after step %lld: %s becomes %s; %s moved in %d boxes and %d message%s%s, the fewest bytes "
+        "there can be; %s stayed; virtual %s", (long long)step, mesh_words(before, old, sizeof old),
         mesh_words(&change->options->plan, new, sizeof new), size_format(change->moved).text, change->boxes,
-        change->messages, plural(change->messages), size_format(change->stays).text,
+        change->messages, plural(change->messages), ways_of(change).text, size_format(change->stays).text,
         time_format((double)change->time / PICOSECONDS).text);
     fflush(out);
 }
@@ -292,12 +301,14 @@ static enum error_code move_state(struct elastic_device *device, struct elastic_
 {
     struct comm *const comm = device->comm;
     const struct train_options *const o = change->options;
-    const struct cluster own = cluster_of_rank(&o->cluster, comm->rank);
+    /* Ranks are those of the whole job here; the cluster of a plan after a loss has places of its own ranks. */
+    const struct cluster *const whole = &device->options->cluster, own = cluster_of_rank(whole, comm->rank);
     struct moves moves = { .count = 0 };
     struct group everyone = { .comm = NULL };
     struct carried fresh = { .count = 0 };
+    struct transferred did = { 0 };
     clock_restart(&comm->device->clock, &own, o->plan.dtype);
-    enum error_code e = moves_open(&moves, comm->size, &o->cluster, err);
+    enum error_code e = moves_open(&moves, comm->size, whole, err);
     if (!e) e = moves_between(&moves, &device->now->collection, &next->collection, err);
     if (e == ERR_PLAN && change->loss.devices.count > 0) e = fail_without_copy(change, err);
     if (!e && device->numbers.count == 0)
@@ -306,10 +317,11 @@ static enum error_code move_state(struct elastic_device *device, struct elastic_
     if (!e) e = comm_agree(comm, group_world(&everyone, comm, err), err);
     if (!e)
         e = transfer_run(&everyone, &moves, &device->now->collection, &next->collection, &device->numbers, &fresh,
-                         err);
+                         &did, err);
     if (!e) e = bring_time(comm, &change->time, err);
     change->moved = moves.bytes, change->stays = moves.stays, change->boxes = moves.count;
-    if (!e) change->messages = count_messages(&moves, &next->collection);
+    change->messages = did.messages;
+    memcpy(change->pairs, did.pairs, sizeof did.pairs);
     carried_free(&device->numbers);
     device->numbers = fresh;
     group_close(&everyone);

@@ -16,7 +16,7 @@
 #ifndef ORRERY_ELASTIC_RUN_H
 #define ORRERY_ELASTIC_RUN_H
 
-#include "emulated_devices/model/collection/moves.h"
+#include "emulated_devices/model/collection/transfer.h"
 #include "emulated_devices/run/elastic/losing.h"
 #include "emulated_devices/run/run.h"
 
@@ -33,6 +33,7 @@ struct elastic_change {
                                          * owned by cli/train/ */
     uint64_t moved, stays;              /* after the change: bytes of all devices */
     int boxes, messages;                /* likewise */
+    int pairs[STRIDED_WAYS];            /* likewise: pairs of devices whose boxes went by each way */
     picoseconds time;                   /* likewise: of the slowest device */
     int raised, raised_most;            /* devices with a higher clock rate afterwards, and its most percent; 0: none */
 };

@@ -35,7 +35,7 @@ static enum error_code take_stage(struct uneven *to, const struct plan *before, 
     for (int r = (int)stage.first; r < interval_end(stage); r++) {
         if (copy_is_broken(mesh, stage, process, gone, mesh_coordinate(mesh, r, DP))) continue;
         const int device = job_device(process, r);
-        const int percent = before->cluster ? cluster_percent(before->cluster, device) : USUAL_SPEED;
+        const int percent = before->cluster ? cluster_percent(before->cluster, r) : USUAL_SPEED;
         left->percent = percent < left->percent ? percent : left->percent;
         to->process[to->devices++] = device;
     }

@@ -75,7 +75,7 @@ void report_shape(const struct train_record *record)
             p->model.exact ? sums_of_rule[p->model.exact] : !dtype_is_narrow(p->dtype) ? ""
                 : p->data.narrow_gradients ? " with gradients, fp32 masters" : " with fp32 gradients and masters");
     report_mesh(record);
-    if (record->options->cluster.slot) report_slots(record);
+    if (record->options->slots) report_slots(record);
     for (int i = 0; p->sections && i < p->sections->count; i++) {
         char section[160];
         say(record->out, 8, "stage   %d: %s", p->sections->stage[i],

@@ -568,6 +568,7 @@ static enum error_code take_cluster(struct train_options *options, const struct 
     if (!e && words->disturb) e = take_disturbances(options, words, err);
     if (!e && words->kernels != NULL) e = kernel_set_choose(&options->cluster, words->kernels, err);
     p->cluster = &options->cluster;
+    options->cluster.slot = words->places;
     if (!e && strcmp(words->placement, "speed") == 0) take_speeds(p, &options->cluster);
     if (!e && words->plan) e = train_take_sections(options, words, err);
     if (!e) e = check_golden_micros(options, err);

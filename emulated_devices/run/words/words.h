@@ -57,6 +57,7 @@ struct train_words {
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     const char *slots;                  /* where ranks are in the machine; NULL: rank r is at r */
+    const int *places;                  /* the same of devices that are left after a loss; NULL: as `slots` says */
     const char *plan;                   /* a file of sections; NULL: one mesh for all layers */
     const char *kernels;                /* whose kernels programs run; NULL: as the cluster says */
     const char *disturb;                /* of --disturb; NULL: nothing is disturbed */

@@ -24,7 +24,9 @@ static int level_between(const struct expert_parallel *ep, int a, int b)
 {
     const struct cluster *c = loads_cluster(ep);
     const int *const places = ep->tp->device->clock.places;
-    const int first = ep->group->member[0] - ep->slice, from = first + a, to = first + b;
+    const struct comm *const comm = ep->group->comm;
+    const int first = ep->group->member[0] - ep->slice, from = comm_process(comm, first + a),
+              to = comm_process(comm, first + b);
     return cluster_level(c, places ? places[from] : from, places ? places[to] : to);
 }
 

@@ -190,13 +190,15 @@ static enum error_code chain_transfer(struct job_chain *chain, struct outlined *
     struct carried old = { .count = 0 };
     struct moves moves = { .count = 0 };
     struct group everyone = { .comm = NULL };
+    struct transferred did;
     enum error_code e = chain_take(chain, &old, err);
     close_mesh(chain);
     if (!e) e = moves_open(&moves, chain->comm.size, NULL, err);
     if (!e) e = moves_between(&moves, &chain->outline->collection, &next->collection, err);
     e = comm_agree(&chain->comm, e, err);
     if (!e) e = comm_agree(&chain->comm, group_world(&everyone, &chain->comm, err), err);
-    if (!e) e = transfer_run(&everyone, &moves, &chain->outline->collection, &next->collection, &old, fresh, err);
+    if (!e) e = transfer_run(&everyone, &moves, &chain->outline->collection, &next->collection, &old, fresh, &did,
+                             err);
     *moved += moves.bytes;
     group_close(&everyone);
     moves_close(&moves);

@@ -154,11 +154,18 @@ static enum error_code options_take(struct train_options *options, const struct 
 enum error_code train_parse(struct train_options *options, const struct run_kind *kind, int argc, char **argv,
                             struct error *err)
 {
+    return train_parse_at(options, kind, argc, argv, NULL, err);
+}
+
+enum error_code train_parse_at(struct train_options *options, const struct run_kind *kind, int argc, char **argv,
+                               const int *places, struct error *err)
+{
     struct train_words w = usual_words(kind);
     struct option_list all, own;
     char *shown = NULL;
     *options = usual_options();
     options->command = kind->command, options->argc = argc, options->argv = argv;
+    w.places = places;
     all_options(&all, options, &w);
     own_options(&own, kind, &all);
     enum error_code e = options_options_parse(options, kind, &w, &own, &all, err);
