@@ -265,9 +265,8 @@ static enum error_code take_encoders(struct train_options *options, const char *
     if (r->kinds == 0 && (where || r->chunks > 0 || r->slack > 0))
         return fail(err, ERR_USAGE, "%s: needs --modalities", where ? "--encoders" : r->chunks ? "--bridge-chunks"
                                                                                             : "--encoder-slack");
-    if (r->kinds > 0 && (options->golden || options->sharded))
-        return fail(err, ERR_USAGE, "--modalities: not with %s", options->golden
-                    ? "--check of a file, which has no encoders" : "--sharded: encoders are saved whole");
+    if (r->kinds > 0 && options->golden)
+        return fail(err, ERR_USAGE, "--modalities: not with --check of a file, which has no encoders");
     if (r->kinds == 0 || options->pack == NULL || samples_are_drawn(options->pack)) return OK;
     return fail_about(err, samples_say_clips(options->pack, &r->given, err), "--pack");
 }
