@@ -97,7 +97,7 @@ enum error_code find_model(struct model_config *config, const char *word, const 
 
 const struct command *command_find(const struct command *table, const char *of, const char *word, struct error *err)
 {
-    enum { MOST = 32 };
+    enum { MOST = 64 };
     const char *names[MOST];
     size_t n = 0;
     for (const struct command *c = table; c->description != NULL && n < MOST; c++) {

@@ -22,6 +22,7 @@
     COMMAND(serve, "answer many requests on a mesh, and hold every token to one device")                              \
     COMMAND(rl, "train a model by rewards of its own answers, and hold every step to one device")                     \
     COMMAND(prune, "train groups of weights to zero, and save the model without them")                                \
+    COMMAND(mixture, "join dense models, each trained alone, into a mixture of their feed-forwards")                  \
     COMMAND(plan, "what a training step would take on up to 1048576 devices, without running it")                      \
     COMMAND(search, "the best plans of a number of devices: all schemes, within a device's memory")                   \
     COMMAND(reshard, "cut a sharded checkpoint for another mesh, moving the fewest bytes there can be")               \

@@ -156,7 +156,8 @@ enum error_code encoders_read(struct trainer *trainer, int32_t *ids, int32_t *la
     if (p->encoders.kinds == 0) return OK;
     const enum error_code e = p->encoders.given
         ? clips_of_tokens(&x->clips, p->B, p->S, ids, err)
-        : clips_of_step(&x->clips, p->encoders.kinds, p->seed, trainer->step, p->B, p->S, within, err);
+        : clips_of_step(&x->clips, p->encoders.kinds, p->encoders.only, p->seed, trainer->step, p->B, p->S, within,
+                        err);
     if (!e && marks && ids) clips_mark(&x->clips, 0, p->B * p->S, ids, labels);
     return e;
 }

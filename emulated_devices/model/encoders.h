@@ -13,7 +13,7 @@
  * With --recompute full an encoder keeps its patches alone, and computes the rest again before its backward pass.
  *
  * trainer.c, trainer_batch.c, trainer_cost.c and trainer_open.c call these functions; checkpoints and
- * verify/reference/encoders.c read and write what is kept.
+ * verify/reference/encoders.c read and write what is kept; model/collection/ asks who keeps what.
  */
 #ifndef ORRERY_ENCODERS_H
 #define ORRERY_ENCODERS_H
@@ -118,6 +118,16 @@ void encoders_norm_part(struct trainer *, struct exact_sum *);
 uint64_t encoders_fingerprint_part(struct trainer *);
 
 /* ---- what is kept ------------------------------------------------------------------------------------------------ */
+
+/** The elements of an encoder's parameter that a device of the plan keeps: a pure function of plan and rank, for any
+ *  device, also of an outline.  @param[out] kept  none if the rank has no part of the encoder.
+ *  @return OK or ERR_MEMORY. */
+enum error_code encoder_kept(const struct trainer *, int modality, int rank, enum encoder_param, enum tensor_kind,
+                             struct interval *kept, struct error *);
+
+/** Copy those elements out of this device, or into it; an array of only these elements.  Local. */
+void encoder_take(struct trainer *, int modality, enum encoder_param, enum tensor_kind, struct tensor own);
+void encoder_put(struct trainer *, int modality, enum encoder_param, enum tensor_kind, struct tensor own);
 
 /* The elements of an encoder that a device keeps: has [encoder_counts] says which; numbers has the others as zeros. */
 struct encoder_piece { int device; const uint8_t *has; struct tensor numbers; };

@@ -52,6 +52,59 @@ static void read_kept(struct trainer *trainer, int m, enum tensor_kind kind, str
     views_end(&v);
 }
 
+/* The shards and the row of an encoder on any device that has it, without its numbers. */
+static enum error_code lay_out_elsewhere(const struct trainer *trainer, int m, int rank, struct shards *shards,
+                                         struct parameter all[ENCODER_PARAMS], struct unit *unit, struct error *err)
+{
+    const struct plan *const plan = &trainer->plan;
+    const struct data_request request = plan_encoder_data(plan);
+    int devices = 0, place = 0;
+    for (int d = 0; d < plan->mesh.devices; d++) {
+        if (d == rank) place = devices;
+        devices += encoder_is_on(&plan->encoders, plan->mesh.devices, m, d);
+    }
+    for (enum encoder_param p = 0; p < ENCODER_PARAMS; p++) {
+        all[p] = (struct parameter){ .spec = encoder_spec(&modalities[m], plan->model.D, p), .index = (int)p };
+        all[p].layout = layout_whole(all[p].spec.ndim, all[p].spec.dim);
+    }
+    const enum error_code e = data_shards(shards, &request, devices, place, err);
+    if (!e) unit_lay_out(unit, all, ENCODER_PARAMS, shards, trainer->data.scheme->rows);
+    return e;
+}
+
+enum error_code encoder_kept(const struct trainer *trainer, int m, int rank, enum encoder_param param,
+                             enum tensor_kind kind, struct interval *kept, struct error *err)
+{
+    const struct plan *const plan = &trainer->plan;
+    struct parameter all[ENCODER_PARAMS];
+    struct shards shards;
+    struct unit unit;
+    *kept = (struct interval){ 0 };
+    if (!mesh_has(&plan->mesh, rank) || !encoder_is_on(&plan->encoders, plan->mesh.devices, m, rank)) return OK;
+    const enum error_code e = lay_out_elsewhere(trainer, m, rank, &shards, all, &unit, err);
+    if (!e) *kept = unit_owned(&unit, data_kept(&shards, &unit, kind), &all[param]);
+    return e;
+}
+
+void encoder_take(struct trainer *trainer, int m, enum encoder_param param, enum tensor_kind kind, struct tensor own)
+{
+    struct data_parallel *const d = &trainer->encoders.of[m].data;
+    const struct unit *const unit = unit_of_encoder(d);
+    if (unit->frozen && !kind_is_of_weights(kind)) memset(own.data, 0, tensor_bytes(own));
+    else
+        unit_take(trainer->device, unit, data_kept(&d->shards, unit, kind), data_kept_tensor(d, unit, kind).data,
+                  &d->parameters->all[param], own.data, own.dtype);
+}
+
+void encoder_put(struct trainer *trainer, int m, enum encoder_param param, enum tensor_kind kind, struct tensor own)
+{
+    struct data_parallel *const d = &trainer->encoders.of[m].data;
+    const struct unit *const unit = unit_of_encoder(d);
+    if (unit->frozen && !kind_is_of_weights(kind)) return;
+    unit_put(trainer->device, unit, data_kept(&d->shards, unit, kind), data_kept_tensor(d, unit, kind).data,
+             &d->parameters->all[param], own.data, own.dtype);
+}
+
 static struct tensor encoder_numbers(const struct trainer *trainer, int m, enum tensor_kind kind, void *data)
 {
     /* Formats are the plan's, so a device without the encoder knows them, too. */

@@ -195,6 +195,17 @@ static void add_text(struct run_list *run_list, const struct train_options *opti
             sha256_of(p->length, (size_t)p->samples * sizeof *p->length).text);
 }
 
+/* The modalities that have clips, where some have none. */
+static void add_clips(struct run_list *list, unsigned only)
+{
+    char names[80] = "";
+    for (int m = 0; m < MODALITIES; m++)
+        if (only >> m & 1)
+            snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", names[0] ? "," : "",
+                     modalities[m].name);
+    run_add(list, "--clips-of", "%s", names);
+}
+
 cJSON *train_run(const struct train_options *options, const struct train_data *data, int64_t step, struct error *err)
 {
     struct run_list l = { .run = cJSON_CreateObject() };
@@ -208,6 +219,7 @@ cJSON *train_run(const struct train_options *options, const struct train_data *d
     if (!attention_mask_is_causal(&options->plan.model.mask))
         run_add(&l, "--mask", "%s", attention_mask_text(&options->plan.model.mask).text);
     if (options->plan.encoders.kinds > 0) add_whole(&l, "--modalities", options->plan.encoders.kinds);
+    if (options->plan.encoders.only) add_clips(&l, options->plan.encoders.only);
     add_optimizer(&l, options);
     if (options->load_word && options->load.kind == LOAD_FILE) add_path(&l, "--load", options->load_word);
     else if (options->load_word) run_add(&l, "--load", "%s", options->load_word);

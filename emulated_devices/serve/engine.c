@@ -297,9 +297,12 @@ enum error_code engine_attend_others(struct engine *engine, struct error *err)
 
 /* ---- arrivals ---------------------------------------------------------------------------------------------------- */
 
-/* Requests are dealt in turn. */
+/* Requests are dealt in turn, or have been placed. */
 static int64_t next_of_replica(const struct engine *engine, int64_t from)
 {
+    const int32_t *const placed = engine->job->placed;
+    while (placed && from < engine->job->requests->count && placed[from] != engine->number) from++;
+    if (placed) return from;
     const int64_t replicas = engine->apart ? engine->job->prompt_replicas : engine_plan(engine)->mesh.size[DP];
     return from + (engine->number - from % replicas + replicas) % replicas;
 }

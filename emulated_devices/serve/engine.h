@@ -1,6 +1,7 @@
 /* engine.h -- devices answer requests: iteration by iteration, with real numbers, in virtual time.
  *
- * Requests are dealt to the replicas, dp of them, one after another in the order of their arrival.  The tp pp devices
+ * Requests are dealt to the replicas, dp of them, one after another in the order of their arrival, or as they are
+ * placed (placing.h).  The tp pp devices
  * of a replica run the same scheduler.  An iteration is one forward pass of the planned tokens.  The first device of
  * the last stage gathers the logits, draws the tokens, and sends them to the others with its virtual time, so all plan
  * the next iteration alike.
@@ -32,6 +33,7 @@ struct serving_job {
     struct speculation speculation;     /* whether tokens are proposed, and how */
     struct nano_asked nano;             /* whether iterations are cut into nano-batches, and how */
     bool check;                         /* compare each answer with the one-device model */
+    const int32_t *placed;              /* [requests] the replica of each; NULL: they are dealt in turn */
     int prompt_replicas;                /* so many, the first, compute prompts, and others answers; 0: all both */
     bool streams;                       /* print each token of a trace as it comes */
     struct tokenizer *tokenizer;        /* for the texts of these; NULL: tokens are bytes */
@@ -63,6 +65,7 @@ struct replica_counts {
     struct tier_traffic host;           /* of this device with it */
     struct nano_counts nano;            /* of this device */
     struct window_counts window;        /* likewise; zeros without --offload */
+    uint64_t dispatched;                /* bytes that this device has sent to experts of others, and back */
 };
 
 /* All answers, on rank 0. */
@@ -73,6 +76,7 @@ struct serving_record {
     int32_t *token;                     /* their tokens; room for the most */
     int64_t *time;                      /* when each was there: virtual time in picoseconds */
     struct replica_counts *replica;     /* [replicas] */
+    uint64_t dispatched;                /* bytes of all devices to experts on others, and back */
 };
 
 /** Whether this engine serves a plan: what it does not do is refused by its flag.
@@ -82,6 +86,7 @@ enum error_code serving_takes(const struct plan *, const struct serving_limits *
 /** The replica that has a request's answer. */
 static inline int64_t replica_of_answer(const struct serving_job *job, int replicas, int64_t request)
 {
+    if (job->placed) return job->placed[request];
     return job->prompt_replicas + request % (replicas - job->prompt_replicas);
 }
 

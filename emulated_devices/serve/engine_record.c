@@ -147,6 +147,13 @@ static enum error_code check_messages(const struct comm *comm, struct error *err
     return OK;
 }
 
+static uint64_t dispatched_by(const struct comm *comm)
+{
+    uint64_t bytes = 0;
+    for (enum operation op = 0; op < CONTROL; op++) bytes += comm->counted.of[TRAFFIC_EXPERTS].of[op].bytes_sent;
+    return bytes;
+}
+
 enum error_code bring_counts(struct engine *engine, struct serving_record *to, struct error *err)
 {
     struct comm *const comm = engine->trainer->comm;
@@ -157,7 +164,7 @@ enum error_code bring_counts(struct engine *engine, struct serving_record *to, s
                                         .cache_bytes = pages_bytes(&engine->pages),
                                         .free_host = engine->scheduler.host.free,
                                         .host = engine->pages.tier.traffic, .nano = engine->nano.counts,
-                                        .window = window_of(engine) };
+                                        .window = window_of(engine), .dispatched = dispatched_by(comm) };
     struct replica_counts *const all = calloc((size_t)comm->size, sizeof *all);
     to->replicas = p->mesh.size[DP];
     to->replica = calloc((size_t)to->replicas, sizeof *to->replica);
@@ -168,6 +175,7 @@ enum error_code bring_counts(struct engine *engine, struct serving_record *to, s
     e = comm_agree(comm, e, err);
     if (!e) e = comm_bring(comm, &own, sizeof own, all, err);
     for (int64_t r = 0; r < to->replicas && !e && comm->rank == 0; r++) to->replica[r] = all[device_that_draws(p, r)];
+    for (int d = 0; d < comm->size && !e && comm->rank == 0; d++) to->dispatched += all[d].dispatched;
     free(all);
     return e;
 }

@@ -49,6 +49,15 @@ static void print_head(const struct serving_report *report)
         plural(m->prompt_tokens), (long long)m->tokens);
 }
 
+static void print_experts(const struct serving_report *report)
+{
+    const struct serving_job *const job = report->job;
+    if (job->plan->ep <= 1) return;
+    say(stdout, 8, "experts %s went to experts on other devices, and back; requests are %s",
+        size_format((double)report->record->dispatched).text,
+        job->placed ? "on replicas with experts that they probably need" : "dealt in turn");
+}
+
 static void print_cache(const struct serving_report *report)
 {
     const struct serving_metrics *const m = &report->metrics;
@@ -310,6 +319,9 @@ static void add_data(const struct serving_report *report)
              (double)report->record->replica[0].cache_bytes, (double)m->outs, (double)m->ins, (double)m->host_bytes);
     json_add(data, "cp %d ep %d prompt_replicas %d host_blocks %g", p->mesh.size[CP], p->ep > 1 ? p->ep : 1,
              report->job->prompt_replicas, (double)report->job->limits.host_blocks);
+    if (p->ep > 1)
+        json_add(data, "dispatched_bytes %g placed %hhd", (double)report->record->dispatched,
+                 report->job->placed != NULL);
     if (report->job->limits.ahead) json_add(data, "wasted_tokens %g", (double)m->wasted);
     add_proposals(data, report);
     add_window(data, report);
@@ -322,6 +334,7 @@ static void add_data(const struct serving_report *report)
 void serving_report_print(const struct serving_report *report)
 {
     print_head(report);
+    print_experts(report);
     print_cache(report);
     serving_proposals_print(report->job, report->record);
     print_window(report);

@@ -42,14 +42,15 @@ static void put_clip(struct clips *clips, int modality, int64_t row, int64_t cou
 }
 
 /* The clips of one sample, in rows `first` to before `end` of the batch. */
-static void clip_sample(struct clips *clips, int kinds, uint64_t seed, int64_t step, int64_t sample, int64_t first,
-                        int64_t end)
+static void clip_sample(struct clips *clips, int kinds, unsigned only, uint64_t seed, int64_t step, int64_t sample,
+                        int64_t first, int64_t end)
 {
     int64_t at = first + 1;             /* a sample begins with text */
     for (int m = 0; m < kinds; m++) {
         const int64_t number = sample * MODALITIES + m, more = modalities[m].most - modalities[m].least + 1;
         const int64_t count = modalities[m].least + clips_draw(seed, "clips.count", step, number, more);
         /* Numbers are drawn for every place, so that a clip that is left out does not move the others' draws. */
+        if (only && !(only >> m & 1)) continue;
         if (!has_clip(seed, step, sample, m, kinds) || at + count >= end) continue;
         put_clip(clips, m, at, count);
         /* The next clip begins behind this one, after 0 to 2 tokens of text. */
@@ -72,15 +73,16 @@ static enum error_code clips_open(struct clips *clips, int64_t most, struct erro
     return clips->clip ? OK : fail(err, ERR_MEMORY, "no memory for a batch's clips");
 }
 
-enum error_code clips_of_step(struct clips *clips, int kinds, uint64_t seed, int64_t step, int64_t B, int64_t S,
-                              const int32_t *within, struct error *err)
+enum error_code clips_of_step(struct clips *clips, int kinds, unsigned only, uint64_t seed, int64_t step, int64_t B,
+                              int64_t S, const int32_t *within, struct error *err)
 {
     int64_t samples = 0;
     for (int64_t row = 0; row < B * S; row = sample_end(within, row, S)) samples++;
     const enum error_code e = clips_open(clips, samples * kinds, err);
     for (int64_t row = 0, sample = 0, end; row < B * S && !e; row = end) {
         end = sample_end(within, row, S);
-        if (within == NULL || !is_padding(within[row])) clip_sample(clips, kinds, seed, step, sample++, row, end);
+        if (within == NULL || !is_padding(within[row]))
+            clip_sample(clips, kinds, only, seed, step, sample++, row, end);
     }
     return e;
 }

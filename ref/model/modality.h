@@ -38,11 +38,12 @@ struct clips { int count; int64_t patches; struct clip *clip; };
  * The clips of a step's batch: of each sample, one of each of the first `kinds` modalities at most, one after the
  * other.  A sample begins and ends with text, so no clip is cut.  Every fourth sample has none; in some steps a whole
  * modality is absent.  Pure.
+ * @param only    a bit for each modality that has clips; the draws of the others are made, and left out; 0: all have.
  * @param within  [B*S] of packed samples (sample_mask.h), whose padding has no clips; NULL: a sequence is a sample.
  * @return OK, for clips_free, or ERR_MEMORY with none.
  */
-enum error_code clips_of_step(struct clips *, int kinds, uint64_t seed, int64_t step, int64_t B, int64_t S,
-                              const int32_t *within, struct error *);
+enum error_code clips_of_step(struct clips *, int kinds, unsigned only, uint64_t seed, int64_t step, int64_t B,
+                              int64_t S, const int32_t *within, struct error *);
 
 /**
  * The clips that a batch of a file's samples has: the rows whose tokens are placeholders (clip_placeholder).  Pure.

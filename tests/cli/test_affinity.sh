@@ -48,6 +48,23 @@ test_experts_without_computation() {
     expect_out '^OK: '
 }
 
+# Requests about one part of the experts each: placed by the table they send less, and no token changes.
+test_requests_placed() {
+    local bytes=()
+    run affinity out --ep 4 --model mixtral-tiny --batches 8;       expect_status 0
+    tr -d ' \t\n' <out/affinity.json | sed 's/.*"part_of_token":\[//; s/\].*//' | tr , '\n' | awk '
+        $1 >= 0 { of[$1] = of[$1] (of[$1] == "" ? "" : ",") NR - 1 }
+        END { for (i = 0; i < 12; i++) print "{\"prompt_ids\":[" of[i * 7 % 5 % 4] "],\"max_tokens\":2,\"ignore_eos\":true}" }' >trace
+    for more in '--dispatch alltoall' '--dispatch speculative --affinity out/affinity.json'; do
+        run serve --model out --trace trace --dp 4 --ep 4 $more --arithmetic exact --check ref --json out.json --answers "answers${#bytes[@]}"
+        expect_status 0; expect_silent
+        bytes+=("$(sed -n 's/.*"dispatched_bytes":[[:space:]]*\([0-9]*\).*/\1/p' out.json)")
+    done
+    expect_out '^experts .* went to experts on other devices, and back; requests are on replicas with experts that they probably need'
+    [ "${bytes[1]}" -lt "${bytes[0]}" ] || complain "placed requests send ${bytes[1]} bytes, and ${bytes[0]} in turn"
+    expect_same <(grep -o '"ids":\[[0-9,]*\]' answers0) <(grep -o '"ids":\[[0-9,]*\]' answers1)
+}
+
 test_refusals() {
     local words=(train --model mixtral-tiny --tp 2 --ep 2)
     make_text
@@ -71,4 +88,4 @@ test_refusals() {
     run "${words[@]}" --affinity short;             expect_status 2; expect_error '--affinity: --dispatch alltoall predicts nothing'
 }
 
-run_tests test_same_model test_same_model_with_biases test_experts_without_computation test_refusals
+run_tests test_same_model test_same_model_with_biases test_experts_without_computation test_requests_placed test_refusals

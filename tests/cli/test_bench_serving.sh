@@ -5,7 +5,7 @@ test_claims() {
     local system
     run bench serving;          expect_status 0; expect_silent
     expect_out "^OK: every direction is the papers'"; expect_no_out 'ANOTHER'
-    for system in Speculative MARLIN NanoFlow TPI-LLM ParallelBench SN40L PIM-GPT APEX; do expect_out "^  $system "; done
+    for system in Speculative Sem-MoE MARLIN NanoFlow TPI-LLM ParallelBench SN40L PIM-GPT APEX; do expect_out "^  $system "; done
     run bench serving --json -; expect_status 0; expect_out '"system":.*"MARLIN"'
     run bench serving more;     expect_status 2
 }

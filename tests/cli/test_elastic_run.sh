@@ -41,6 +41,11 @@ test_experts_and_biases() {
 }
 
 # A changed run goes on from a checkpoint, saves, and is compared with one device on every mesh.
+# Encoders are in the state: over all devices, or on those of their modality.
+test_encoders() {
+    printf '1 --dp 3 --zero 3 --encoders apart\n2 --tp 2 --zero 0\n' >changes
+    model=llama-tiny:L=2 same_as_unchanged '--dp 2 --zero 1' 3 --dtype bf16 --modalities 2
+}
 test_beside_one_device() {
     printf '3 --dp 3\n4 --dp 2 --tp 2\n' >changes
     train $small --steps 2 --lr-steps 5 --save begun;          expect_status 0
@@ -77,4 +82,4 @@ test_impossible_changes_are_refused() {
     run train --data "$text" $small --steps 4 --elastic nowhere;              expect_status 1; expect_error '--elastic nowhere: '
 }
 
-run_tests test_chain_has_the_bits_of_one_mesh test_masters_and_shards test_experts_and_biases test_beside_one_device test_impossible_changes_are_refused
+run_tests test_chain_has_the_bits_of_one_mesh test_masters_and_shards test_experts_and_biases test_encoders test_beside_one_device test_impossible_changes_are_refused

@@ -26,6 +26,7 @@ test_any_mesh_reads_them() {
     resumes '--dp 2 --tp 2 --zero 1' '--tp 3'
     flags='--dtype bf16' resumes '--dp 3 --zero 3' '--pp 2'
     model=mixtral-tiny resumes '--dp 2 --ep 2' '--tp 2'
+    flags='--modalities 2 --dtype bf16' resumes '--dp 3 --zero 3' '--dp 2 --zero 1 --encoders apart'
 }
 test_replicas_and_states() {
     flags='--data-parallel diloco --local-steps 3' resumes '--dp 2' '--dp 2'
@@ -47,6 +48,10 @@ test_reshard() {
         rm -rf cut saved
     done
     run reshard run --to '--dp 2 --tp 2 --zero 1';      expect_status 0; expect_out '^moves   0 bytes in 0 boxes'
+    train $small --steps 1 --dp 2 --zero 1 --modalities 2 --save clips --sharded;    expect_status 0
+    run reshard clips --to '--tp 2 --encoders apart' --out cut;     expect_status 0
+    run train --resume clips --tp 2 --encoders apart --steps 0 --save saved --sharded;       expect_status 0
+    same_folders cut saved
 }
 
 # A later save replaces the files of the earlier one, of either kind.

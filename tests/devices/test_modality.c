@@ -31,7 +31,7 @@ static void test_clips(void **state)
         struct clips c;
         bool has[MODALITIES] = { false }, text[8] = { true, true, true, true, true, true, true, true };
         int64_t patches = 0, end = 0;
-        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, B, S, NULL, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, 0, 7, step, B, S, NULL, &err), OK);
         for (int i = 0; i < c.count; i++) {
             const struct clip *k = &c.clip[i];
             assert_true(k->row >= end && k->row % S > 0 && k->row % S + k->count < S);
@@ -61,7 +61,7 @@ static void test_clips_in_samples(void **state)
     for (int i = 0; i < S; i++) within[i] = i < 18 ? i % 9 : i < 22 ? i - 18 : padding_at(i - 22);
     for (int64_t step = 0; step < 16; step++) {
         struct clips c;
-        assert_int_equal(clips_of_step(&c, MODALITIES, 7, step, 1, S, within, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, 0, 7, step, 1, S, within, &err), OK);
         for (int i = 0; i < c.count; i++) {
             const struct clip *k = &c.clip[i];
             const int64_t sample = k->row < 18 ? k->row / 9 : 2, first = sample * 9, end = sample < 2 ? first + 9 : 22;
@@ -76,6 +76,20 @@ static void test_clips_in_samples(void **state)
 }
 
 /* Placeholders of a file's samples: each run of them is a clip. */
+/* Clips that are left out take nothing with them but their places. */
+static void test_clips_left_out(void **state)
+{
+    struct clips c;
+    (void)state;
+    for (int step = 0; step < 8; step++) {
+        assert_int_equal(clips_of_step(&c, MODALITIES, 2, 7, step, 4, 24, NULL, &err), OK);
+        for (int i = 0; i < c.count; i++)
+            ASSERT_ALL(c.clip[i].modality == 1, "a clip of %s, which was left out",
+                       modalities[c.clip[i].modality].name);
+        clips_free(&c);
+    }
+}
+
 static void test_clips_of_tokens(void **state)
 {
     (void)state;
@@ -127,7 +141,7 @@ static void test_share_out(void **state)
     for (uint64_t seed = 0; seed < 20; seed++) {
         struct clips c;
         int32_t ours[16], other[16], turns[16];
-        assert_int_equal(clips_of_step(&c, MODALITIES, seed, 3, 4, 24, NULL, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, 0, seed, 3, 4, 24, NULL, &err), OK);
         if (c.count > 9) c.count = 9;
         assert_int_equal(clips_share_out(&c, 12, 3, 0, may, needs, ours, &err), OK);
         for (int i = 0; i < c.count; i++) turns[i] = i % 3;
@@ -216,7 +230,7 @@ static void test_bytes(void **state)
     const double row = (double)p.model.D * 8;
     for (int64_t step = 0; step < case_steps(&p); step++) {
         struct clips c;
-        assert_int_equal(clips_of_step(&c, MODALITIES, p.seed, step, p.B, p.S, NULL, &err), OK);
+        assert_int_equal(clips_of_step(&c, MODALITIES, 0, p.seed, step, p.B, p.S, NULL, &err), OK);
         for (int i = 0; i < c.count; i++) patches[c.clip[i].modality] += (double)c.clip[i].count;
         clips_free(&c);
     }
@@ -354,7 +368,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_clips), MPI_TEST(test_clips_in_samples), MPI_TEST(test_clips_of_tokens),
-        MPI_TEST(test_share_out), MPI_TEST(test_slack), MPI_TEST(test_where_encoders_are),
+        MPI_TEST(test_clips_left_out), MPI_TEST(test_share_out), MPI_TEST(test_slack),
+        MPI_TEST(test_where_encoders_are),
         MPI_TEST(test_meshes), MPI_TEST(test_chunks), MPI_TEST(test_bytes),
         MPI_TEST(test_optimizers_and_schemes), MPI_TEST(test_data_schemes), MPI_TEST(test_kept), MPI_TEST(test_formats),
         MPI_TEST(test_recompute), MPI_TEST(test_packed), MPI_TEST(test_refusals),

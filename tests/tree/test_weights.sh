@@ -4,9 +4,9 @@
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
 : "${BUILD:=build}"
-limits='ref/model/config.h 474
+limits='ref/model/config.h 478
 ref/model/kinds.h 98
-ref/model/params.h 125
+ref/model/params.h 126
 ref/model/options.def 40
 ref/model/node.h 40
 ref/model/op.h 248

@@ -4,8 +4,8 @@
 #include <stdio.h>
 
 static serving_claims_fn *const systems[] = {
-    proposal_claims, marlin_claims, nano_claims, window_claims, masked_claims, tiers_claims, banks_claims,
-    apex_claims,
+    proposal_claims, placing_claims, marlin_claims, nano_claims, window_claims, masked_claims, tiers_claims,
+    banks_claims, apex_claims,
 };
 
 void serving_claim(const struct serving_claims *claims, const char *system, const char *claim, const char *published,

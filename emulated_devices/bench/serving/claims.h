@@ -23,8 +23,8 @@ void serving_claim(const struct serving_claims *, const char *system, const char
 typedef enum error_code serving_claims_fn(const struct serving_claims *, struct error *);
 
 /* A file of this folder each. */
-extern serving_claims_fn apex_claims, banks_claims, marlin_claims, masked_claims, nano_claims, proposal_claims,
-                         tiers_claims, window_claims;
+extern serving_claims_fn apex_claims, banks_claims, marlin_claims, masked_claims, nano_claims, placing_claims,
+                         proposal_claims, tiers_claims, window_claims;
 
 /** Rows of all systems.  @return OK, or the first failure. */
 enum error_code serving_claims_add(const struct serving_claims *, struct error *);

@@ -97,7 +97,7 @@ static const struct published_system systems[] = {
     { "parallel-folding", "other axes for experts than for attention", NULL, "bench dispatch",
       "speeds: plans of the paper's mappings stand in docs/parallelism/experts.md", "arXiv:2504.14960" },
     { "sem-moe", "tokens go where their experts probably are (Speculative MoE)", "49 to 57 % fewer rows sent",
-      "bench dispatch", "whole requests that are placed by their tokens", "arXiv:2503.04398" },
+      "bench dispatch", "tables for each layer", "arXiv:2503.04398" },
     { "se-moe", "elastic tasks, experts on slow tiers, inference in a ring of memory, fused messages",
       "33 % faster training, 64 % more of a card with elastic tasks", "bench published --only se-moe-elastic",
       "a backbone that tasks share", "arXiv:2205.10034" },
@@ -152,7 +152,7 @@ static const struct published_system systems[] = {
       "memory and latency of 22 and 6 times", "arXiv:2505.10475" },
     { "uni-moe", "encoders on the devices of their modality, training in stages, LoRA on a mixture", NULL,
       "train --model mixtral-tiny --ep 2 --modalities 3 --encoders apart --lora 4 --steps 2 --check ref",
-      "experts that are trained each on its own modality first", "arXiv:2405.11273" },
+      NULL, "arXiv:2405.11273" },
     /* ---- serving ---- */
     { "apex", "plans by tables of measured times, simulated with the engine's own scheduler",
       "3.37 times as fast as usual plans; 45 % less energy",

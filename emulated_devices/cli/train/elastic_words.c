@@ -81,7 +81,6 @@ static enum error_code refuse(const struct train_options *o, struct error *err)
 enum error_code elastic_refuse_state(const struct train_options *o, const char *flag, struct error *err)
 {
     const struct { bool given; const char *what, *why; } no[] = {
-        { o->plan.encoders.kinds > 0, "--modalities", "encoders are not in the state that moves" },
         { o->plan.optimizer->low_rank, "--optimizer", "its directions are kept whole beside weights that are cut; "
           "adamw and the others of one state for each weight move" },
         { o->plan.updates > 1, "--schedule", "it steps the optimizer inside a step" },

@@ -17,7 +17,7 @@
     "--record", "--disturb", "--sharded", "--save-async", "--lose", "--raise", "--elastic",        \
     "--survive", "--save-every",                                                                    \
     "--keep", "--eval-every", "--owners-out",                                                       \
-    "--resume", "--override", "--sample", "--modalities", "--encoders", "--bridge-chunks",          \
+    "--resume", "--override", "--sample", "--modalities", "--clips-of", "--encoders", "--bridge-chunks",          \
     "--encoder-slack", "--pack", "--unfolded", "--dry-run", "--tokens", OF_FAILURES,                \
     "--memory-of", "--from", WEATHER_OPTIONS
 
@@ -63,7 +63,7 @@ const struct run_kind run_serve = {
 static const char *const of_texts[] = {
     OF_FILES, OF_FAILURES, WEATHER_OPTIONS, "--memory-of", "--from", "--plan", "--seq", "--data", "--eval-data",
     "--tokenizer", "--batches", "--mask", "--pack", "--load", "--affinity", "--owners", "--perturb", "--mezo-eps",
-    "--dropout", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens",
+    "--dropout", "--modalities", "--clips-of", "--encoders", "--bridge-chunks", "--encoder-slack", "--micro-tokens",
     "--chosen-experts", "--local-steps", "--outer-lr", "--outer-momentum", NULL
 };
 
@@ -97,7 +97,8 @@ static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
 /* A drawing is no report of a run: its JSON is that of every command. */
 static const char *const of_reports[] = { OF_NUMBERS, OF_SAMPLES, "--json", "--film", "--page",
-                                          "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack",
+                                          "--modalities", "--clips-of", "--encoders", "--bridge-chunks",
+                                          "--encoder-slack",
                                           "--page-steps", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {

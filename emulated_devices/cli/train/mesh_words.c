@@ -12,6 +12,7 @@ static const char *const flags[] = {
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--zero", "--data-parallel", "--shards", "--shard-group",
     "--tensor", "--attention", "--head-parallel", "--ring-window", "--context-first", "--dispatch", "--schedule",
     "--chunks", "--stage-layers", "--micro", "--recompute", "--tiles", "--bucket", "--allreduce", "--reduce-scatter",
+    "--encoders", "--bridge-chunks",
 };
 enum { FLAGS = sizeof flags / sizeof *flags };
 

@@ -30,7 +30,7 @@ const char *const search_without[] = {
     "--save-load", "--resume", "--override", "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule",
     "--lr-decay", "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",
     "--trace-format", "--timeline", "--page", "--page-steps", "--film",
-    "--live", "--modalities", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
+    "--live", "--modalities", "--clips-of", "--encoders", "--bridge-chunks", "--encoder-slack", "--steps",
     "--batches", "--unfolded", "--print-config", "--dry-run", "--from",
     "--dp", "--tp", "--pp", "--cp", "--ep", "--etp", "--tensor", "--attention", "--head-parallel", "--ring-window",
     "--context-first", "--dispatch", "--degree", "--row-parts", "--copies",

@@ -8,6 +8,7 @@
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/run/session.h"
 #include "emulated_devices/run/speech.h"
+#include "emulated_devices/serve/placing.h"
 #include "emulated_devices/serve/report.h"
 #include "emulated_devices/serve/step_memo.h"
 #include "ref/io/document.h"
@@ -210,6 +211,7 @@ struct serve_run {
     struct checkpoint draft;                    /* of the draft model */
     struct model_config draft_config;           /* likewise */
     struct serving_job job;                     /* of them */
+    int32_t *placed;                            /* [requests] their replicas, with --affinity */
     int64_t cut;                                /* drawn requests that were too long */
 };
 
@@ -318,8 +320,22 @@ static enum error_code apart_fits(const struct serving_job *job, struct error *e
     return OK;
 }
 
+/* With a table of affinities, requests go where their experts probably are. */
+static enum error_code place_requests(struct serve_run *run, struct error *err)
+{
+    const struct plan *const p = &run->options->plan;
+    if (p->affinity == NULL || p->mesh.size[DP] == 1) return OK;
+    if (words.port_given)
+        return fail(err, ERR_USAGE, "--affinity: is not served with --port, whose requests are dealt as they come");
+    run->placed = calloc((size_t)run->requests.count + 1, sizeof *run->placed);
+    if (run->placed == NULL) return fail(err, ERR_MEMORY, "no memory to place requests");
+    run->job.placed = run->placed;
+    return placing_of_requests(p, &run->requests, run->placed, err);
+}
+
 static void serve_close(struct serve_run *run)
 {
+    free(run->placed);
     requests_free(&run->requests);
     checkpoint_close(&run->draft);
     if (run->tokenizer) tokenizer_close(run->tokenizer);
@@ -355,6 +371,7 @@ static enum error_code serve_open(struct serve_run *run, const struct train_opti
     if (!e) e = serving_takes(&options->plan, &run->job.limits, err);
     if (!e) e = nano_takes(&run->job, err);
     if (!e) e = apart_fits(&run->job, err);
+    if (!e) e = place_requests(run, err);
     if (!e) e = serving_fits(&run->requests, &run->job.limits, err);
     return e ? e : open_proposals(run, err);
 }

@@ -87,20 +87,35 @@ static enum error_code read_own(struct trainer *trainer, struct checkpoint_sourc
     return e;
 }
 
-/* All tensors of a kind of one encoder; a device stores what it keeps of them. */
+/* A device reads what it keeps of an encoder's parameter, as in read_own. */
+static enum error_code read_encoder_param(struct trainer *trainer, struct checkpoint_source *source, int m,
+                                          enum encoder_param p, const char *suffix, enum tensor_kind kind,
+                                          struct tensor into, struct error *err)
+{
+    const struct param_spec spec = encoder_spec(&modalities[m], trainer->plan.model.D, p);
+    const struct layout whole = layout_whole(spec.ndim, spec.dim);
+    struct boxes boxes = { 0 };
+    struct interval kept;
+    enum error_code e = encoder_kept(trainer, m, trainer->comm->rank, p, kind == KIND_MASTER ? KIND_WEIGHT : kind,
+                                     &kept, err);
+    if (e) return e;
+    boxes_add_layout(&boxes, &whole, kept);
+    e = read_boxes(source, &spec, suffix, &boxes, into.dtype,
+                   (char *)into.data + (size_t)kept.first * dtype_size(into.dtype), err);
+    boxes_free(&boxes);
+    return e;
+}
+
+/* All tensors of a kind of one encoder; the rest of them is zeros, which nobody takes. */
 static enum error_code read_encoder(struct trainer *trainer, struct checkpoint_source *source, int m,
                                     const char *suffix, enum tensor_kind kind, struct error *err)
 {
     const int64_t D = trainer->plan.model.D;
     struct tensor whole = tensor_1d(NULL, data_format(&trainer->data, kind), encoder_counts(&modalities[m], D));
-    whole.data = malloc(tensor_bytes(whole));
+    whole.data = calloc(tensor_bytes(whole), 1);
     enum error_code e = whole.data ? OK : fail(err, ERR_MEMORY, "no memory to read an encoder");
-    for (enum encoder_param p = 0; p < ENCODER_PARAMS && !e; p++) {
-        const struct param_spec spec = encoder_spec(&modalities[m], D, p);
-        const struct layout box = layout_whole(spec.ndim, spec.dim);
-        e = source_read(source, &spec, suffix, &box.box[0], whole.dtype, encoder_view(&modalities[m], D, whole, p).data,
-                        err);
-    }
+    for (enum encoder_param p = 0; p < ENCODER_PARAMS && !e; p++)
+        e = read_encoder_param(trainer, source, m, p, suffix, kind, encoder_view(&modalities[m], D, whole, p), err);
     if (!e) e = encoders_keep(trainer, m, kind, whole, err);
     free(whole.data);
     return e;

@@ -33,9 +33,26 @@ static void add_parameter(struct collection *collection, int index, const struct
     collection->count++;
 }
 
+/* An encoder's parameter; encoders have one state for each weight, as plan_check_encoders says. */
+static void add_of_encoder(struct collection *collection, int modality, enum encoder_param param,
+                           const struct of_every *of)
+{
+    struct trainer *const trainer = collection->trainer;
+    const struct param_spec spec = encoder_spec(&modalities[modality], trainer->plan.model.D, param);
+    struct named_tensor *const t = &collection->tensor[collection->count++];
+    *t = (struct named_tensor){ .index = (int)param, .encoder = 1 + modality, .kind = of->state.kind,
+                                .common = true, .weights = of->weights, .rounded = of->rounded,
+                                .format = data_format(&trainer->data, of->state.kind), .ndim = spec.ndim };
+    snprintf(t->name, sizeof t->name, "%s%s", spec.name, of->state.suffix);
+    memcpy(t->dim, spec.dim, sizeof *t->dim * (size_t)spec.ndim);
+}
+
 static void add_of_every(struct collection *collection, const struct of_every *of)
 {
-    for (int i = 0; i < model_param_count(&collection->trainer->plan.model); i++) add_parameter(collection, i, of);
+    const struct plan *const p = &collection->trainer->plan;
+    for (int i = 0; i < model_param_count(&p->model); i++) add_parameter(collection, i, of);
+    for (int n = 0; n < p->encoders.kinds * ENCODER_PARAMS; n++)
+        add_of_encoder(collection, n / ENCODER_PARAMS, (enum encoder_param)(n % ENCODER_PARAMS), of);
 }
 
 static void add_job(struct collection *collection, enum job_tensor job, const char *name, int64_t numbers)
@@ -63,7 +80,8 @@ enum error_code collection_open(struct collection *collection, struct trainer *t
                                 int replicas, struct error *err)
 {
     const int states = checkpoint_states(trainer, replicas, NULL);
-    const size_t most = (size_t)model_param_count(&trainer->plan.model) * (size_t)(states + 2) + 2;
+    const int params = model_param_count(&trainer->plan.model) + trainer->plan.encoders.kinds * ENCODER_PARAMS;
+    const size_t most = (size_t)params * (size_t)(states + 2) + 2;
     struct state_tensor *const list = malloc((size_t)states * sizeof *list + 1);
     *collection = (struct collection){ .trainer = trainer, .use = use };
     collection->tensor = calloc(most, sizeof *collection->tensor);
@@ -114,6 +132,19 @@ uint64_t collection_bytes(const struct collection *collection)
 
 /* ---- who has what ------------------------------------------------------------------------------------------------ */
 
+/* Append what is kept of a layout, without what is kept of its masters. */
+static void add_without(struct boxes *boxes, const struct layout *layout, struct interval kept,
+                        struct interval masters)
+{
+    const struct interval less = interval_meet(kept, masters);
+    if (less.count == 0) boxes_add_layout(boxes, layout, kept);
+    else {
+        boxes_add_layout(boxes, layout, (struct interval){ kept.first, less.first - kept.first });
+        boxes_add_layout(boxes, layout,
+                         (struct interval){ interval_end(less), interval_end(kept) - interval_end(less) });
+    }
+}
+
 /* Append what a rank keeps of one kind, without what it keeps of another. */
 static enum error_code add_kept(const struct trainer *section, const struct named_tensor *tensor, int rank, int tile,
                                 enum tensor_kind kind, bool without_masters, struct boxes *boxes, struct error *err)
@@ -122,14 +153,22 @@ static enum error_code add_kept(const struct trainer *section, const struct name
     enum error_code e = holding_of(section, rank, tensor->index, tile, kind, &held, err);
     if (!e && without_masters) e = holding_of(section, rank, tensor->index, tile, KIND_MASTER, &masters, err);
     if (e || (!tensor->common && held.replica != tensor->replica)) return e;
-    const struct interval less = without_masters ? interval_meet(held.kept, masters.kept) : (struct interval){ 0 };
-    if (less.count == 0) boxes_add_layout(boxes, &held.layout, held.kept);
-    else {
-        boxes_add_layout(boxes, &held.layout, (struct interval){ held.kept.first, less.first - held.kept.first });
-        boxes_add_layout(boxes, &held.layout,
-                         (struct interval){ interval_end(less), interval_end(held.kept) - interval_end(less) });
-    }
+    add_without(boxes, &held.layout, held.kept, masters.kept);
     return OK;
+}
+
+static enum error_code add_kept_of_encoder(const struct trainer *trainer, const struct named_tensor *tensor, int rank,
+                                           enum tensor_kind kind, bool without_masters, struct boxes *boxes,
+                                           struct error *err)
+{
+    const struct layout whole = layout_whole(tensor->ndim, tensor->dim);
+    const enum encoder_param param = (enum encoder_param)tensor->index;
+    struct interval kept, masters = { 0 };
+    enum error_code e = encoder_kept(trainer, tensor->encoder - 1, rank, param, kind, &kept, err);
+    if (!e && without_masters)
+        e = encoder_kept(trainer, tensor->encoder - 1, rank, param, KIND_MASTER, &masters, err);
+    if (!e) add_without(boxes, &whole, kept, masters);
+    return e;
 }
 
 static enum error_code add_of_rank(const struct collection *collection, int tensor, int rank, enum tensor_kind kind,
@@ -142,7 +181,8 @@ static enum error_code add_of_rank(const struct collection *collection, int tens
         const struct layout whole = layout_whole(t->ndim, t->dim);
         if (mesh_has(&collection->trainer->plan.mesh, rank)) boxes_add(boxes, &whole.box[0], t->ndim);
     }
-    for (int s = 0; !t->job && (section = trainer_section(collection->trainer, s)) != NULL; s++) {
+    if (t->encoder) e = add_kept_of_encoder(collection->trainer, t, rank, kind, without_masters, boxes, err);
+    for (int s = 0; !t->job && !t->encoder && (section = trainer_section(collection->trainer, s)) != NULL; s++) {
         const struct param_spec spec = trainer_spec(section, t->index);
         if (!holding_exists(section, rank, &spec, NULL)) continue;
         const int tiles = data_keeps_whole(&section->data, kind) ? 1 : tiles_of(&section->plan.data, &spec);

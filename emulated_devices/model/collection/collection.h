@@ -4,6 +4,7 @@
  *     rounded weights    NAME.rounded, where the optimizer steps fp32 copies: the 16-bit weights of devices that do not
  *                        step them themselves
  *     optimizer states   NAME.exp_avg and so on
+ *     encoders           of clips, named and kept likewise: encoders.MODALITY.up.weight and so on
  *     the job's numbers  job.progress: steps done (which decide the data's position and, with the seed of the plan, all
  *                        random numbers), steps skipped, the loss scale and its counters; job.router_bias
  *
@@ -32,8 +33,9 @@ enum job_tensor { JOB_NONE, JOB_PROGRESS, JOB_ROUTER_BIAS };
 
 struct named_tensor {
     char name[TENSOR_NAME];             /* unique in the collection */
-    int index;                          /* its parameter in the model's list; of the job: -1 */
+    int index;                          /* its parameter in the model's list, or of its encoder; of the job: -1 */
     enum job_tensor job;                /* which tensor of the job; JOB_NONE: a parameter's */
+    int encoder;                        /* 1 + the modality of the encoder that has it; 0: the model's own */
     enum tensor_kind kind;              /* which numbers of the parameter */
     int replica;                        /* whose, where replicas train apart */
     bool common;                        /* they are all replicas' */

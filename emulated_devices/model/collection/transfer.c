@@ -63,6 +63,9 @@ enum error_code collection_take(const struct collection *collection, int tensor,
     if (!e) e = make_room(data, t, boxes, err);
     if (e || boxes->count == 0) return e;
     if (t->job) take_job(own, t, *data);
+    else if (t->encoder)
+        encoder_take(own, t->encoder - 1, (enum encoder_param)t->index, t->kind,
+                     tensor_1d(*data, t->format, boxes_total(boxes, t->ndim)));
     else e = take_pieces(own, t, *data, err);
     return e;
 }
@@ -325,12 +328,27 @@ static void put_job(struct trainer *trainer, const struct named_tensor *tensor, 
     progress_put(trainer, number);
 }
 
+/* Weights of which some are this device's masters, rounded, and the others were carried. */
+static void join_rounded(struct tensor whole, struct interval held, struct interval masters, struct tensor piece,
+                         const char **from)
+{
+    const size_t size = dtype_size(whole.dtype);
+    const struct interval part[2] = {
+        { held.first, masters.count ? masters.first - held.first : held.count },
+        { interval_end(masters), masters.count ? interval_end(held) - interval_end(masters) : 0 },
+    };
+    tensor_convert(tensor_1d((char *)whole.data + (size_t)masters.first * size, whole.dtype, masters.count), piece);
+    for (int i = 0; i < 2; i++) {
+        memcpy((char *)whole.data + (size_t)part[i].first * size, *from, (size_t)part[i].count * size);
+        *from += (size_t)part[i].count * size;
+    }
+}
+
 /* The rounded weights of a piece: of the masters that this device has, and what was carried of the others. */
 static enum error_code put_rounded(struct trainer *section, const struct parameter *own, const char **from,
                                    struct error *err)
 {
     struct holding held, masters;
-    const size_t size = dtype_size(section->plan.dtype);
     enum error_code e = holding_of(section, section->comm->rank, own->index, own->tile, KIND_WEIGHT, &held, err);
     if (!e) e = holding_of(section, section->comm->rank, own->index, own->tile, KIND_MASTER, &masters, err);
     struct tensor whole = tensor_1d(NULL, section->plan.dtype, e ? 0 : layout_count(&held.layout)), piece;
@@ -339,16 +357,7 @@ static enum error_code put_rounded(struct trainer *section, const struct paramet
     if (e) return e;
     whole.data = calloc(tensor_bytes(whole) + 1, 1);
     if (whole.data) {
-        struct tensor rounded = tensor_1d((char *)whole.data + (size_t)kept.first * size, whole.dtype, kept.count);
-        tensor_convert(rounded, piece);
-        const struct interval part[2] = {
-            { held.kept.first, kept.count ? kept.first - held.kept.first : held.kept.count },
-            { interval_end(kept), kept.count ? interval_end(held.kept) - interval_end(kept) : 0 },
-        };
-        for (int i = 0; i < 2; i++) {
-            memcpy((char *)whole.data + (size_t)part[i].first * size, *from, (size_t)part[i].count * size);
-            *from += (size_t)part[i].count * size;
-        }
+        join_rounded(whole, held.kept, kept, piece, from);
         collect_keep(section, own, KIND_WEIGHT, whole);
     } else e = fail(err, ERR_MEMORY, "no memory to keep %s", own->spec.name);
     free(piece.data), free(whole.data);
@@ -373,6 +382,30 @@ static enum error_code put_piece(struct trainer *section, const struct named_ten
     return e;
 }
 
+/* The parameter of an encoder, which a device without the encoder does not have. */
+static enum error_code put_encoder(struct trainer *trainer, const struct named_tensor *tensor, const char *from,
+                                   struct error *err)
+{
+    const int m = tensor->encoder - 1, rank = trainer->comm->rank;
+    const enum encoder_param p = (enum encoder_param)tensor->index;
+    struct interval held, masters = { 0 };
+    enum error_code e = encoder_kept(trainer, m, rank, p, tensor->kind, &held, err);
+    if (!e && tensor->rounded) e = encoder_kept(trainer, m, rank, p, KIND_MASTER, &masters, err);
+    if (e || !trainer->encoders.of[m].here) return e;
+    const size_t size = dtype_size(tensor->format);
+    struct tensor own = tensor_1d(NULL, tensor->format, encoder_count(&modalities[m], trainer->plan.model.D, p));
+    struct tensor piece = tensor_1d(NULL, data_format(&trainer->data, KIND_MASTER), masters.count);
+    own.data = calloc(tensor_bytes(own) + 1, 1), piece.data = calloc(tensor_bytes(piece) + 1, 1);
+    if (own.data && piece.data) {
+        if (tensor->rounded) encoder_take(trainer, m, p, KIND_MASTER, piece);
+        join_rounded(own, held, masters, piece, &from);
+        encoder_put(trainer, m, p, tensor->kind,
+                    tensor_1d((char *)own.data + (size_t)held.first * size, own.dtype, held.count));
+    } else e = fail(err, ERR_MEMORY, "no memory to keep %s", tensor->name);
+    free(own.data), free(piece.data);
+    return e;
+}
+
 enum error_code carried_put(const struct carried *carried, const struct collection *collection, struct trainer *own,
                             struct error *err)
 {
@@ -382,7 +415,8 @@ enum error_code carried_put(const struct carried *carried, const struct collecti
         const char *from = carried->data[t];
         struct trainer *section;
         if (tensor->job) put_job(own, tensor, from);
-        for (int s = 0; !tensor->job && (section = trainer_section(own, s)) != NULL; s++) {
+        if (tensor->encoder) e = put_encoder(own, tensor, from, err);
+        for (int s = 0; !tensor->job && !tensor->encoder && (section = trainer_section(own, s)) != NULL; s++) {
             const struct parameter *const p = parameter_find(&section->parameters, tensor->index);
             const int tiles = p && !data_keeps_whole(&section->data, tensor->kind)
                 ? tiles_of(&section->plan.data, &p->spec) : p != NULL;

@@ -257,19 +257,38 @@ static enum error_code take_affinity(struct train_options *options, const char *
     return OK;
 }
 
-static enum error_code take_encoders(struct train_options *options, const char *where, struct error *err)
+/* Names of modalities, with commas between them. */
+static enum error_code take_clips(struct encoder_request *request, const char *list, struct error *err)
+{
+    for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+        const size_t letters = strcspn(at, ",");
+        const int m = modality_find(at, letters);
+        if (m < 0 || m >= request->kinds)
+            return fail(err, ERR_USAGE, "--clips-of %s: %.*s is no modality with an encoder; %s", printable(list).text,
+                        (int)letters, printable(at).text, m < 0 ? "there are image, audio and video"
+                        : "--modalities says how many there are");
+        request->only |= 1u << m;
+    }
+    if (list && request->given)
+        return fail(err, ERR_USAGE, "--clips-of: the file of --pack says which clips there are");
+    return OK;
+}
+
+static enum error_code take_encoders(struct train_options *options, const char *where, const char *clips,
+                                     struct error *err)
 {
     struct encoder_request *r = &options->plan.encoders;
     const bool apart = where && strcmp(where, "apart") == 0;
     r->placement = apart ? ENCODERS_APART : ENCODERS_EVERYWHERE;
-    if (r->kinds == 0 && (where || r->chunks > 0 || r->slack > 0))
-        return fail(err, ERR_USAGE, "%s: needs --modalities", where ? "--encoders" : r->chunks ? "--bridge-chunks"
-                                                                                            : "--encoder-slack");
-    if (r->kinds > 0 && (options->golden || options->sharded))
-        return fail(err, ERR_USAGE, "--modalities: not with %s", options->golden
-                    ? "--check of a file, which has no encoders" : "--sharded: encoders are saved whole");
-    if (r->kinds == 0 || options->pack == NULL || samples_are_drawn(options->pack)) return OK;
-    return fail_about(err, samples_say_clips(options->pack, &r->given, err), "--pack");
+    if (r->kinds == 0 && (where || clips || r->chunks > 0 || r->slack > 0))
+        return fail(err, ERR_USAGE, "%s: needs --modalities", where ? "--encoders" : clips ? "--clips-of"
+                                              : r->chunks ? "--bridge-chunks" : "--encoder-slack");
+    if (r->kinds > 0 && options->golden)
+        return fail(err, ERR_USAGE, "--modalities: not with --check of a file, which has no encoders");
+    enum error_code e = OK;
+    if (r->kinds > 0 && options->pack && !samples_are_drawn(options->pack))
+        e = fail_about(err, samples_say_clips(options->pack, &r->given, err), "--pack");
+    return e ? e : take_clips(r, clips, err);
 }
 
 static enum error_code take_owners(struct train_options *options, const char *file, struct error *err)
@@ -449,7 +468,7 @@ static enum error_code take_parts(struct train_options *options, struct train_wo
     if (!e) p->attention = words->attention ? words->attention : plan_usual_attention(p);
     if (!e) e = take_affinity(options, words->affinity, err);
     if (!e) e = take_owners(options, words->owners, err);
-    if (!e) e = take_encoders(options, words->encoders, err);
+    if (!e) e = take_encoders(options, words->encoders, words->clips, err);
     if (e) return e;
     if (words->untied) p->model.tied = false;
     p->model.exact = exact_rule_named(words->arithmetic);

@@ -52,8 +52,8 @@ struct train_words {
     bool print_config;                  /* show the settings instead of running */
     int argc;                           /* the words from which they were read */
     char *const *argv;                  /* [argc] */
-    const char *attention, *dispatch, *affinity, *owners, *encoders, *batches, *model, *backend, *grad_dtype, *as,
-                *arithmetic, *balance_over, *mask;
+    const char *attention, *dispatch, *affinity, *owners, *encoders, *clips, *batches, *model, *backend, *grad_dtype,
+                *as, *arithmetic, *balance_over, *mask;
                                         /* NULL: not given */
     const char *placement, *dtype, *cluster, *optimizer, *direct;
     const char *slots;                  /* where ranks are in the machine; NULL: rank r is at r */

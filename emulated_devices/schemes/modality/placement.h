@@ -16,6 +16,7 @@ enum encoder_placement { ENCODERS_EVERYWHERE, ENCODERS_APART };
 
 struct encoder_request {
     int kinds;                          /* of modalities: the first of the list; 0: text only */
+    unsigned only;                      /* a bit for each modality that has clips; 0: all have */
     bool given;                         /* the file of lengths says which samples have which clips (samples.h); else
                                          * they are drawn */
     enum encoder_placement placement;   /* which device encodes a clip */

@@ -50,6 +50,17 @@ static struct plan draw_model(struct draws *draws)
     return p;
 }
 
+/* Some jobs have encoders, where the model takes them: a key of their own leaves the other drawings as they are. */
+static void draw_encoders(struct plan *model, uint64_t key)
+{
+    struct draws draws = { .key = key + (UINT64_C(1) << 41) };
+    struct plan with = *model;
+    const int size[AXIS_COUNT] = { 1, 1, 1, 1, 1 };
+    with.encoders = (struct encoder_request){ .kinds = draw_below(&draws, MODALITIES + 1),
+                                              .placement = (enum encoder_placement)draw_below(&draws, 2) };
+    if (!mesh_make(&with.mesh, size, NULL) && !plan_check(&with, NULL)) model->encoders = with.encoders;
+}
+
 static bool draw_schemes(struct draws *draws, struct plan *plan, const int size[AXIS_COUNT])
 {
     int data = 0, tensor = 0;
@@ -116,10 +127,31 @@ static enum error_code chain_train(struct job_chain *chain, struct error *err)
     return comm_agree(&chain->comm, e, err);
 }
 
+/* FNV-1a of a tensor's bytes. */
+static uint64_t digest_bytes(uint64_t sum, struct tensor tensor)
+{
+    for (size_t b = 0; b < tensor_bytes(tensor); b++)
+        sum = (sum ^ ((const unsigned char *)tensor.data)[b]) * 1099511628211u;
+    return sum;
+}
+
+static uint64_t digest_encoder(struct job_chain *chain, int modality, enum tensor_kind kind, uint64_t sum)
+{
+    struct tensor whole = tensor_1d(NULL, data_format(&chain->trainer.data, kind),
+                                    encoder_counts(&modalities[modality], chain->plan.model.D));
+    struct error err;
+    whole.data = calloc(tensor_bytes(whole) + 1, 1);
+    if (whole.data == NULL || encoders_collect(&chain->trainer, modality, kind, whole, &err))
+        comm_abort(&chain->comm, 1);
+    sum = digest_bytes(sum, whole);
+    free(whole.data);
+    return sum;
+}
+
 /* A number of the bits of one kind of tensor of every parameter, on rank 0.  Collective over the mesh. */
 static uint64_t chain_digest(struct job_chain *chain, enum tensor_kind kind)
 {
-    uint64_t sum = 14695981039346656037u;                       /* FNV-1a */
+    uint64_t sum = 14695981039346656037u;
     for (int i = 0; chain->here && i < model_param_count(&chain->plan.model); i++) {
         const struct param_spec s = trainer_spec(&chain->trainer, i);
         struct tensor whole = s.ndim == 2 ? tensor_2d(NULL, F32, s.dim[0], s.dim[1])
@@ -128,10 +160,10 @@ static uint64_t chain_digest(struct job_chain *chain, enum tensor_kind kind)
         whole.data = calloc(tensor_bytes(whole) + 1, 1);
         if (whole.data == NULL) comm_abort(&chain->comm, 1);
         collect_whole(&chain->trainer, i, kind, whole);
-        for (size_t b = 0; b < tensor_bytes(whole); b++)
-            sum = (sum ^ ((const unsigned char *)whole.data)[b]) * 1099511628211u;
+        sum = digest_bytes(sum, whole);
         free(whole.data);
     }
+    for (int m = 0; chain->here && m < chain->plan.encoders.kinds; m++) sum = digest_encoder(chain, m, kind, sum);
     return sum;
 }
 
@@ -302,11 +334,13 @@ static enum error_code chain_run(struct job_chain *chain, struct draws *draws, c
 enum error_code case_elastic(int devices, int draw, struct elastic_outcome *outcome, struct error *err)
 {
     struct draws draws = { .key = (uint64_t)(draw * 64 + devices) };
-    const struct plan model = draw_model(&draws);
+    struct plan model = draw_model(&draws);
+    draw_encoders(&model, draws.key);
     struct job_chain chain = { .plan = draw_mesh(&draws, &model, devices) };
     struct device device;
     *outcome = (struct elastic_outcome){ .moved = 0 };
-    snprintf(outcome->text, sizeof outcome->text, "%s %s", model.model.name, dtype_name(model.dtype));
+    snprintf(outcome->text, sizeof outcome->text, "%s %s, %d encoders", model.model.name, dtype_name(model.dtype),
+             model.encoders.kinds);
     add_mesh_text(outcome, &chain.plan);
     enum error_code e = device_open(&device, NULL, model.dtype, 0, err);
     if (e) return e;

@@ -18,8 +18,8 @@ enum error_code reference_find_clips(struct reference *reference, struct error *
     clips_free(&reference->clips);
     const enum error_code e =
         p->encoders.given ? clips_of_tokens(&reference->clips, p->B, p->S, reference->ids, err)
-                          : clips_of_step(&reference->clips, p->encoders.kinds, p->seed, reference->step, p->B, p->S,
-                                          p->packed ? reference->within : NULL, err);
+                          : clips_of_step(&reference->clips, p->encoders.kinds, p->encoders.only, p->seed,
+                                          reference->step, p->B, p->S, p->packed ? reference->within : NULL, err);
     if (!e) clips_mark(&reference->clips, 0, p->B * p->S, reference->ids, reference->labels);
     return e;
 }

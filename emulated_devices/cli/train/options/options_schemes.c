@@ -98,6 +98,8 @@ void scheme_options(struct option_list *to, struct train_options *options, struc
         { .kind = OPTION_HEADING, .help = "Inputs that are not text" },
         { "--modalities", "N", OPTION_INT, &options->plan.encoders.kinds, .min = 0, .max = MODALITIES,
           .help = "number of drawn inputs beside text, each with an encoder: 1 images, 2 and audio, 3 and video" },
+        { "--clips-of", "LIST", OPTION_STRING, &words->clips,
+          .help = "clips of these modalities alone, by name with commas; default: of all that have an encoder" },
         { "--encoders", "WHERE", OPTION_CHOICE, &words->encoders, .choices = encoder_places,
           .help = "which devices have encoders: all of them, or some for each modality" },
         { "--bridge-chunks", "N", OPTION_INT, &options->plan.encoders.chunks, .min = 1, .max = 4096,
