@@ -78,6 +78,7 @@ bool weather_piece_is_first(const struct weather_learner *learner, int param)
 static void draw_weights(struct weather_learner *learner)
 {
     struct views v = views_of(learner->comm->device);
+    if (weather_only_counts(learner)) return;
     double *const w = view_write(&v, learner->weights).data;
     for (int i = 0; i < learner->network.params; i++)
         for (int64_t k = 0; k < learner->piece[i].count; k++)
@@ -103,12 +104,22 @@ static enum error_code open_memory(struct weather_learner *learner, struct error
     return e;
 }
 
+/* The transforms' tables of a large model take as much memory as its weights, and nobody reads them without numbers. */
+static enum error_code open_table(struct weather_learner *learner, struct error *err)
+{
+    const struct weather_job *const job = learner->job;
+    if (job->network) learner->network = *job->network;
+    else if (weather_only_counts(learner)) return weather_open_without(&learner->network, job->shape, err);
+    else return weather_open(&learner->network, job->shape, err);
+    return OK;
+}
+
 /* A device's tables and memory are its own, so devices agree before the first message. */
 enum error_code weather_learner_open(struct weather_learner *learner, const struct weather_job *job, struct comm *comm,
                                      struct error *err)
 {
     *learner = (struct weather_learner){ .job = job, .comm = comm };
-    enum error_code e = weather_open(&learner->network, job->shape, err);
+    enum error_code e = open_table(learner, err);
     if (e) return comm_agree(comm, e, err);
     e = tiling_open(&learner->tiling, comm, job->size, err);
     if (!e) {
@@ -153,7 +164,7 @@ void weather_learner_close(struct weather_learner *learner)
     weather_learner_drop(learner, learner->state, OPTIMIZER_MAX_STATES);
     group_close(&learner->copies), group_close(&learner->world);
     tiling_close(&learner->tiling);
-    weather_close(&learner->network);
+    if (!learner->job->network) weather_close(&learner->network);
 }
 
 /* ---- a batch ----------------------------------------------------------------------------------------------------- */
@@ -303,7 +314,6 @@ static enum error_code reduce_gradients(struct weather_learner *learner, struct 
 /* The squares of every number of all gradients, once each; exact, so that the norm does not depend on the mesh. */
 static void add_squares(struct weather_learner *learner, struct exact_sum *squares)
 {
-    *squares = (struct exact_sum){ .infinite = 0 };
     struct views v = views_of(learner->comm->device);
     const double *const g = view_read(&v, learner->gradients).data;
     for (int i = 0; i < learner->network.params; i++) {
@@ -317,9 +327,9 @@ static void add_squares(struct weather_learner *learner, struct exact_sum *squar
 
 static enum error_code share_result(struct weather_learner *learner, struct weather_step *out, struct error *err)
 {
-    double number[RESULT_NUMBERS] = { own_loss(learner) };
-    struct exact_sum squares;
-    add_squares(learner, &squares);
+    double number[RESULT_NUMBERS] = { weather_only_counts(learner) ? 0 : own_loss(learner) };
+    struct exact_sum squares = { .infinite = 0 };
+    if (!weather_only_counts(learner)) add_squares(learner, &squares);
     exact_to_numbers(&squares, number + 1);
     const struct collective sum = sum_of(number, RESULT_NUMBERS);
     const enum error_code e = collective_run(&learner->world, ALLREDUCE, NULL, &sum, err);
@@ -332,11 +342,11 @@ static enum error_code share_result(struct weather_learner *learner, struct weat
 enum error_code weather_gradients(struct weather_learner *learner, struct weather_step *out, struct error *err)
 {
     enum error_code e = open_fields(learner, err);
-    if (!e) e = read_batch(learner, err);
+    if (!e && !weather_only_counts(learner)) e = read_batch(learner, err);
     /* Until here a device can fail alone; later the others wait for its messages. */
     e = comm_agree(learner->comm, e, err);
     if (e) return e;
-    set_slopes(learner);
+    if (!weather_only_counts(learner)) set_slopes(learner);
     e = learner_pass(learner, NULL, err);
     drop_fields(learner);
     if (!e) e = reduce_gradients(learner, err);
@@ -355,14 +365,11 @@ enum error_code weather_update(struct weather_learner *learner, struct weather_s
     out->lr = learning_rate(&job->hyper, t);
     for (int i = 0; i < learner->network.params; i++) {
         if (learner->piece[i].count == 0) continue;
-        struct views v = views_of(learner->comm->device);
         struct tensor state[OPTIMIZER_MAX_STATES] = { tensor_none };
-        for (int k = 0; k < states; k++)
-            state[k] = view_write(&v, weather_piece_of(learner, learner->state[k], i));
-        const struct tensor w = view_write(&v, weather_piece_of(learner, learner->weights, i)),
-                            g = view_read(&v, weather_piece_of(learner, learner->gradients, i));
-        optimizer_step(job->optimizer, w, g, state, weather_step_of(job, &learner->network.param[i], t, out->norm));
-        views_end(&v);
+        for (int k = 0; k < states; k++) state[k] = weather_piece_of(learner, learner->state[k], i);
+        device_optimizer_step(learner->comm->device, job->optimizer, weather_piece_of(learner, learner->weights, i),
+                              weather_piece_of(learner, learner->gradients, i), state,
+                              weather_step_of(job, &learner->network.param[i], t, out->norm));
     }
     const struct op_cost cost = { .flops = (double)(n * job->optimizer->operations),
                                   .bytes = (double)(n * (3 + 2 * states)) * sizeof(double) };

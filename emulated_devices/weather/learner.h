@@ -25,6 +25,7 @@
 
 /* A job says what is trained where. */
 struct weather_job {
+    const struct weather_network *network;      /* that all devices of a process share; NULL: each makes its own */
     const struct weather_shape *shape;  /* the model */
     int size[TILE_AXES];                /* devices along samples, ensemble, polar and azimuth */
     int64_t samples, members;           /* of a batch */
@@ -54,7 +55,7 @@ struct weather_piece { int64_t at, count; };    /* in the vector of the device's
 struct weather_learner {
     const struct weather_job *job;      /* the caller's */
     struct comm *comm;                  /* the caller's */
-    struct weather_network network;     /* the table */
+    struct weather_network network;     /* the table; the caller's, if the job has one */
     struct tiling tiling;               /* this device's place */
     struct group copies, world;         /* devices with the same tile; all devices */
     struct interval samples, members, rows, columns, degrees, orders;   /* this device's */
@@ -105,6 +106,9 @@ enum error_code weather_node_backward(struct weather_learner *, int node, struct
 
 /** A part of the device's weights or gradients: the piece of a parameter. */
 struct tensor weather_piece_of(const struct weather_learner *, struct tensor, int param);
+
+/** Whether the device only counts: then nothing is computed, and host views are not looked at. */
+bool weather_only_counts(const struct weather_learner *);
 
 /** How many fields this device has, and points of each. */
 int64_t weather_fields(const struct weather_learner *);

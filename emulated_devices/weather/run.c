@@ -54,8 +54,9 @@ static void say_start(const struct weather_session *session)
     say(session->out, 8, "steps   %s: weight decay %g, clip %g, learning rate %g", job->optimizer->name,
         job->hyper.weight_decay, job->hyper.clip, job->hyper.lr);
     say(session->out, 8, "time    virtual, on cluster %s%s", session->asked->cluster->name,
-        session->has_numbers ? "" : "; the backend only counts: there are no losses");
-    fprintf(session->out, "\n%6s %12s %12s %10s\n", "step", "loss", "norm", "lr");
+        session->asked->plans ? "; a plan: there are no numbers"
+        : session->has_numbers ? "" : "; the backend only counts: there are no losses");
+    if (!session->asked->plans) fprintf(session->out, "\n%6s %12s %12s %10s\n", "step", "loss", "norm", "lr");
     fflush(session->out);
 }
 
@@ -63,6 +64,7 @@ static void say_step(const struct weather_session *session, int64_t i)
 {
     const int64_t steps = session->asked->steps, every = (steps + LINES - 1) / LINES;
     const struct weather_step *const s = &session->step[i];
+    if (session->asked->plans) return;
     if (i != 0 && (i + 1) % every != 0 && i + 1 != steps) return;
     if (session->has_numbers)
         fprintf(session->out, "%6lld %12.6f %12.6f %10.3g\n", (long long)i + 1, s->loss, s->norm, s->lr);
@@ -71,7 +73,7 @@ static void say_step(const struct weather_session *session, int64_t i)
 }
 
 /* The slowest device, and the fullest. */
-struct extremes { picoseconds time; uint64_t peak; int64_t messages, bytes, tiles, copies; };
+struct extremes { picoseconds time; uint64_t peak; int fullest; int64_t messages, bytes, tiles, copies; };
 
 static struct extremes extremes_of(const struct weather_session *session)
 {
@@ -79,7 +81,7 @@ static struct extremes extremes_of(const struct weather_session *session)
     for (int r = 0; r < session->learner.comm->size; r++) {
         const struct weather_device *const d = &session->device[r];
         if (d->time > x.time) x.time = d->time;
-        if (d->peak[4] > x.peak) x.peak = d->peak[4];
+        if (d->peak[4] > x.peak) x.peak = d->peak[4], x.fullest = r;
         for (int k = 0; k < 3; k++) {
             x.messages += (int64_t)d->sent[k].messages_sent;
             x.bytes += (int64_t)d->sent[k].bytes_sent;
@@ -87,6 +89,28 @@ static struct extremes extremes_of(const struct weather_session *session)
         x.tiles += (int64_t)d->sent[0].bytes_sent, x.copies += (int64_t)d->sent[1].bytes_sent;
     }
     return x;
+}
+
+/* Whether the fullest device has room, in a plan. */
+static void say_fit(const struct weather_session *session, const struct extremes *most)
+{
+    const uint64_t has = session->asked->memory;
+    char place[80];
+    if (has == 0) return;
+    say(session->out, 8, "fits    %s: device %d (%s) needs %s of %s", most->peak <= has ? "yes" : "NO", most->fullest,
+        weather_place(session->asked->job, most->fullest, place, sizeof place), size_format(most->peak).text,
+        memory_format(has).text);
+}
+
+static enum error_code check_fit(const struct weather_session *session, struct error *err)
+{
+    const struct extremes x = extremes_of(session);
+    const uint64_t has = session->asked->memory;
+    char place[80];
+    if (!session->asked->plans || has == 0 || x.peak <= has) return OK;
+    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more", size_word(has).text, x.fullest,
+                weather_place(session->asked->job, x.fullest, place, sizeof place), size_format(x.peak).text,
+                size_format(x.peak - has).text);
 }
 
 static void say_end(const struct weather_session *session)
@@ -104,6 +128,7 @@ static void say_end(const struct weather_session *session)
         size_format((uint64_t)(x.tiles / steps)).text, size_format((uint64_t)(x.copies / steps)).text);
     say(session->out, 8, "time    %s a step, virtual; device 0 computes %s of it",
         picoseconds_format((double)(x.time / steps)).text, picoseconds_format((double)(d->computing / steps)).text);
+    if (session->asked->plans) say_fit(session, &x);
     if (!session->asked->checks) return;
     say(session->out, 8, "check   %lld tensors compared with the one-device run; the farthest differs by %.2g: %s",
         (long long)session->reference.compared, session->reference.farthest,
@@ -212,7 +237,7 @@ static enum error_code verdict(const struct weather_session *session, struct err
     /* Without a step there is nothing that could have been wrong. */
     if (session->asked->checks && session->reference.compared > 0)
         say_verdict(session->out, GOOD_NEWS, "OK: losses, gradients and weights are those of one device.");
-    return OK;
+    return check_fit(session, err);
 }
 
 static enum error_code weather_session_steps(struct weather_session *session, struct error *err)

@@ -1,4 +1,4 @@
-# `orrery train --model fourcastnet-tiny` and `orrery bench weather`: verdicts, refusals, one line each.
+# `orrery train` and `plan --model fourcastnet-tiny`, `orrery bench weather`: verdicts, refusals, one line each.
 . "$(dirname "$0")/lib.sh"
 
 weather() { run train --model fourcastnet-tiny "$@"; }
@@ -26,15 +26,45 @@ test_numbers_do_not_depend_on_the_mesh() {
 test_refusals() {
     local words
     for words in '--members 1' '--polar 8' '--azimuth 8' '--dp 5' '--ensemble 3' '--tp 2' '--zero 1' '--save x' \
-                 '--check x' '--dtype fp32' '--optimizer mezo' '--recompute all' '--log x' '--dry-run'; do
+                 '--check x' '--dtype fp32' '--optimizer mezo' '--recompute all' '--log x'; do
         # shellcheck disable=SC2086
         weather $words; expect_status 2; expect_error "${words%% *}"; expect_no_out .
     done
     run train --polar 2;                expect_status 2; expect_error '--polar: is for models with fields'
-    run infer --model fourcastnet-tiny; expect_status 2; expect_error 'which only orrery train takes'
-    run plan --model fourcastnet-tiny;  expect_status 2; expect_error 'which only orrery train takes'
-    run plan --polar 2;                 expect_status 2; expect_error 'not a flag of plan'
+    run infer --model fourcastnet-tiny; expect_status 2; expect_error 'which only orrery train and plan take'
+    run show plan --model fourcastnet-tiny;                 expect_status 2; expect_error 'which only orrery train'
+    run plan --polar 2;                 expect_status 2; expect_error '--polar: is for models with fields'
+    run plan --model fourcastnet-tiny --polar 8;            expect_status 2; expect_error '--polar 8'
+    run plan --model fourcastnet-tiny --memory-of megatron; expect_status 2; expect_error '--memory-of'
+    run plan --model fourcastnet-tiny --steps 0;            expect_status 2; expect_error '--steps 0'
     weather --json /nowhere/x;          expect_status 1; expect_error '--json /nowhere/x'
+}
+
+# What each device sends, holds and waits for, in a document.
+devices_of() { sed -n '/"device":/,/^\t\]/p; /"virtual_ps"/p; /"memory_bytes"/p' "$1"; }
+
+# A plan has the messages, bytes, memory and virtual time of a run, on every device.
+test_plan_is_a_run() {
+    local words
+    for words in '--polar 2 --azimuth 2' '--dp 2 --ensemble 2 --polar 3 --convolution halo --batch 3'; do
+        # shellcheck disable=SC2086
+        weather $words --steps 2 --json run.json;                         expect_status 0
+        # shellcheck disable=SC2086
+        run plan --model fourcastnet-tiny $words --steps 2 --json plan.json; expect_status 0; expect_silent
+        devices_of run.json >run; devices_of plan.json >plan
+        [ "$(wc -l <run)" -gt 40 ] || complain "$words: a run has only $(wc -l <run) lines of devices"
+        cmp -s run plan || complain "$words: a plan differs from the run: $(diff run plan | head -2 | tr '\n' ' ')"
+    done
+    weather --dry-run --polar 2; expect_status 0; expect_out 'a plan: there are no numbers'; expect_out '^fits    yes'
+}
+
+# The published model has 710,867,670 parameters; whole it does not fit into 80 GB, as its configurations say.
+test_published_sizes() {
+    run plan --model fourcastnet-3 --batch 1 --members 2 --ensemble 2 --cluster h100-infiniband --json plan.json
+    expect_status 3; expect_error 'needs .* more'; expect_out '^fits    NO'; expect_out '710.9M parameters'
+    grep -q '"parameters":[^0-9]*710867670' plan.json || complain "parameters: $(grep '"parameters"' plan.json)"
+    run plan --model fourcastnet-3 --batch 1 --members 2 --ensemble 2 --polar 4 --azimuth 4 --cluster h100-infiniband
+    expect_status 0; expect_out '^fits    yes'
 }
 
 # One member may be scored as a distribution: then the score is the distance.
@@ -68,5 +98,6 @@ test_bench() {
     run bench weather more; expect_status 2
 }
 
-run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_one_member test_nothing_is_claimed \
+run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_plan_is_a_run \
+    test_published_sizes test_one_member test_nothing_is_claimed \
     test_thousand_devices test_another_mesh test_bench

@@ -10,7 +10,7 @@ static enum error_code weather_on(struct comm *comm, const struct weather_asked 
 {
     const struct weather_job *const job = asked->job;
     const struct cluster own = cluster_of_rank(asked->cluster, comm->rank);
-    char place[64];
+    char place[80];
     clock_restart(&comm->device->clock, &own, F64);
     threads_use(comm->cores);
     announce_process(comm->rank, weather_place(job, comm->rank, place, sizeof place));

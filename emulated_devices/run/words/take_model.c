@@ -115,7 +115,7 @@ static const char *const of_fields[] = {
     WEATHER_OPTIONS, "--model", "--dp", "--batch", "--steps", "--optimizer", "--lr", "--lr-schedule", "--lr-decay",
     "--min-lr", "--warmup", "--lr-steps", "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--seed",
     "--dtype", "--cluster", "--kernels-of", "--check", "--json", "--config", "--print-config", "--backend", "--direct",
-    "--wait-limit", "--threads", "--memory", NULL
+    "--wait-limit", "--threads", "--memory", "--dry-run", NULL
 };
 
 static bool is_of(const char *const *names, const char *name)
