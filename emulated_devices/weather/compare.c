@@ -4,6 +4,7 @@
  * messages.
  */
 #include "emulated_devices/weather/compare.h"
+#include "emulated_devices/weather/saved.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
 #include <stdio.h>
@@ -55,6 +56,16 @@ void weather_reference_close(struct weather_reference *reference)
     free(reference->now), free(reference->next), free(reference->noise), free(reference->whole), free(reference->all),
         free(reference->finding);
     *reference = (struct weather_reference){ 0 };
+}
+
+enum error_code weather_reference_resume(struct weather_reference *reference, const struct weather_learner *learner,
+                                         const struct weather_saved *saved, struct error *err)
+{
+    enum error_code e = OK;
+    for (int state = -1; state < learner->job->optimizer->states && speaks(learner) && !e; state++)
+        e = weather_saved_whole(saved, learner, state, state < 0 ? reference->run.weights : reference->state[state],
+                                err);
+    return comm_agree(learner->comm, e, err);
 }
 
 /* ---- one device -------------------------------------------------------------------------------------------------- */

@@ -13,6 +13,7 @@ struct weather_asked {
     bool checks;                        /* every step is compared with one device */
     const char *json;                   /* the file of --json; NULL: none */
     uint64_t memory;                    /* budget of a device, in bytes; 0: none */
+    const char *save, *resume;          /* folders, to write after the last step and to go on from; NULL: none */
     bool plans;                         /* there are no numbers, and the report says whether the step fits */
 };
 

@@ -25,7 +25,7 @@ test_numbers_do_not_depend_on_the_mesh() {
 # Each is refused by the name of the flag, in one line, before a device starts.
 test_refusals() {
     local words
-    for words in '--members 1' '--polar 8' '--azimuth 8' '--dp 5' '--ensemble 3' '--tp 2' '--zero 1' '--save x' \
+    for words in '--members 1' '--polar 8' '--azimuth 8' '--dp 5' '--ensemble 3' '--tp 2' '--zero 1' '--save-every 2' \
                  '--check x' '--dtype fp32' '--optimizer mezo' '--recompute all' '--log x'; do
         # shellcheck disable=SC2086
         weather $words; expect_status 2; expect_error "${words%% *}"; expect_no_out .
@@ -67,6 +67,43 @@ test_published_sizes() {
     expect_status 0; expect_out '^fits    yes'
 }
 
+same_files() { bash "$top/tests/same_tensors.sh" "$1/$3.safetensors" "$2/$3.safetensors" || complain "$1 and $2"; }
+
+# Two steps and two more are four, to the bit; on other meshes, those of one device.
+test_checkpoints() {
+    local words
+    export ORRERY_ONE_PROCESS=1
+    weather --lr-steps 4 --steps 4 --save whole --json -;               expect_status 0
+    words=$(losses | cut -d ' ' -f 3-4)
+    weather --lr-steps 4 --steps 2 --save half; expect_status 0; expect_out '^saved   half, after step 2'
+    weather --lr-steps 4 --steps 2 --resume half --save both --json -;  expect_status 0
+    [ "$(losses)" = "$words " ] || [ "$(losses)" = "$words" ] || complain "losses are $(losses), not $words"
+    same_files whole both model; same_files whole both optimizer
+    for words in '--dp 2' '--ensemble 2' '--dp 3' '--polar 2 --azimuth 2' '--polar 3 --ensemble 2' \
+                 '--dp 2 --polar 4'; do
+        # shellcheck disable=SC2086
+        weather --lr-steps 4 --steps 1 --resume half --check ref $words; expect_status 0; expect_out '^OK: '
+    done
+    weather --steps 0 --lr-steps 4 --resume half --polar 3 --azimuth 2 --save same; expect_status 0
+    same_files half same model; same_files half same optimizer
+    unset ORRERY_ONE_PROCESS
+}
+
+# Settings that make another run, and folders that are none, are refused in one line.
+test_checkpoints_refused() {
+    weather --steps 0 --save half;                 expect_status 0
+    weather --resume half --steps 1 --lr 0.5;      expect_status 2; expect_error '--lr: saved 0.001[0-9]*, now 0.5'
+    weather --resume half --steps 1 --batch 3;     expect_status 2; expect_error '--batch: saved 4, now 3'
+    weather --resume half --steps 1 --optimizer sgd;                    expect_status 2; expect_error '--optimizer'
+    weather --resume none --steps 1;               expect_status 1; expect_error '--resume none'
+    weather --backend count --save x;              expect_status 2; expect_error '--save'
+    weather --save /nowhere/x;                     expect_status 1; expect_error '--save /nowhere/x'
+    run train --model tiny --steps 0 --save words; expect_status 0
+    weather --resume words --steps 1;              expect_status 1; expect_error 'not a checkpoint of a weather model'
+    cp -r half bad; printf x >>bad/optimizer.safetensors
+    weather --resume bad --steps 1;                expect_status 1; expect_error 'optimizer.safetensors: is damaged'
+}
+
 # One member may be scored as a distribution: then the score is the distance.
 test_one_member() {
     weather --steps 1 --members 1 --fairness 0 --check ref --polar 3; expect_status 0
@@ -99,5 +136,5 @@ test_bench() {
 }
 
 run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_plan_is_a_run \
-    test_published_sizes test_one_member test_nothing_is_claimed \
+    test_published_sizes test_checkpoints test_checkpoints_refused test_one_member test_nothing_is_claimed \
     test_thousand_devices test_another_mesh test_bench

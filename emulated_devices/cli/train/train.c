@@ -73,7 +73,8 @@ static enum error_code train_fields(const struct train_options *options, int arg
 {
     const struct weather_asked asked = { .job = options->weather, .cluster = &options->cluster,
                                          .steps = options->steps, .checks = options->check != NULL,
-                                         .json = options->json, .memory = options->memory };
+                                         .json = options->json, .memory = options->memory,
+                                         .save = options->save, .resume = options->resume };
     return weather_train(&asked, one_process(), argc, argv, status, err);
 }
 
