@@ -113,6 +113,12 @@ void weather_saved_close(struct weather_saved *saved)
     *saved = (struct weather_saved){ .step = 0 };
 }
 
+/* State -1 is the weights. */
+static enum tensor_kind saved_kind(int state)
+{
+    return state < 0 ? KIND_WEIGHT : (enum tensor_kind)((int)KIND_STATE + state);
+}
+
 /* The name of a parameter's weights, or of a state, in its file. */
 static const char *saved_name(const struct weather_learner *learner, int param, int state, char name[STATE_NAME])
 {
@@ -153,16 +159,23 @@ enum error_code weather_saved_whole(const struct weather_saved *saved, const str
 enum error_code weather_saved_read(const struct weather_saved *saved, struct weather_learner *learner,
                                    struct error *err)
 {
-    enum error_code e = OK;
+    double *const piece = calloc((size_t)learner->network.share_at[WEATHER_SHARES] + 1, sizeof *piece);
+    enum error_code e = piece ? OK : fail(err, ERR_MEMORY, "no memory to read a parameter");
     for (int state = -1; state < learner->job->optimizer->states && !e; state++) {
-        const struct tensor to = state < 0 ? learner->weights : learner->state[state];
+        const struct weather_own own = weather_own_of(learner, saved_kind(state));
         struct views v = views_of(learner->comm->device);
-        double *const own = view_write(&v, to).data;
-        for (int i = 0; i < learner->network.params && !e; i++)
-            if (learner->piece[i].count > 0)
-                e = read_degrees(saved, learner, i, state, learner->degrees, own + learner->piece[i].at, err);
+        double *const to = view_write(&v, own.numbers).data;
+        for (int i = 0; i < learner->network.params && !e; i++) {
+            const struct interval here = weather_owned(learner, &own, i);
+            if (here.count <= 0) continue;
+            e = read_degrees(saved, learner, i, state, learner->degrees, piece, err);
+            if (!e)
+                memcpy(to + learner->piece[i].at + here.first - own.part.first, piece + here.first,
+                       (size_t)here.count * sizeof *piece);
+        }
         views_end(&v);
     }
+    free(piece);
     learner->step = saved->step;
     return comm_agree(learner->comm, e, err);
 }
@@ -240,17 +253,20 @@ static enum error_code start_writing(struct writing *writing, const struct weath
 
 /* Bring a whole parameter to rank 0.  Each number comes from the first device that has it, as bits: those of the others
  * are zeros, so that nothing is rounded and no sign is lost. */
-static enum error_code bring_param(struct weather_learner *learner, int param, struct tensor from, uint64_t *own,
-                                   uint64_t *all, struct error *err)
+static enum error_code bring_param(struct weather_learner *learner, int param, enum tensor_kind kind,
+                                   uint64_t *place, uint64_t *all, struct error *err)
 {
     const int64_t n = learner->network.param[param].count;
     struct views v = views_of(learner->comm->device);
-    const double *const numbers = view_read(&v, from).data;
-    memset(own, 0, (size_t)n * sizeof *own);
-    for (int64_t k = 0; k < learner->piece[param].count && weather_piece_is_first(learner, param); k++)
-        memcpy(&own[weather_piece_place(learner, param, k)], &numbers[learner->piece[param].at + k], sizeof *own);
+    const struct weather_own own = weather_own_of(learner, kind);
+    const struct interval here = weather_owned(learner, &own, param);
+    const double *const numbers = view_read(&v, own.numbers).data;
+    memset(place, 0, (size_t)n * sizeof *place);
+    for (int64_t k = here.first; k < interval_end(here) && own.first && weather_piece_is_first(learner, param); k++)
+        memcpy(&place[weather_piece_place(learner, param, k)],
+               &numbers[learner->piece[param].at + k - own.part.first], sizeof *place);
     views_end(&v);
-    const enum error_code e = comm_bring(learner->comm, own, (uint64_t)n * sizeof *own, all, err);
+    const enum error_code e = comm_bring(learner->comm, place, (uint64_t)n * sizeof *place, all, err);
     for (int r = 1; r < learner->comm->size && all && !e; r++)
         for (int64_t i = 0; i < n; i++) all[i] |= all[r * n + i];
     return e;
@@ -265,7 +281,7 @@ static enum error_code write_params(struct writing *writing, struct weather_lear
     e = comm_agree(learner->comm, e, err);
     for (int state = -1; state < learner->job->optimizer->states && !e; state++)
         for (int i = 0; i < params && !e; i++) {
-            e = bring_param(learner, i, state < 0 ? learner->weights : learner->state[state], own, writing->all, err);
+            e = bring_param(learner, i, saved_kind(state), own, writing->all, err);
             if (!e && learner->comm->rank == 0)
                 e = safetensors_write(state < 0 ? &writing->weights : &writing->states,
                                       state < 0 ? i : state * params + i, writing->all, err);

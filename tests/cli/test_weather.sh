@@ -25,7 +25,7 @@ test_numbers_do_not_depend_on_the_mesh() {
 # Each is refused by the name of the flag, in one line, before a device starts.
 test_refusals() {
     local words
-    for words in '--members 1' '--polar 8' '--azimuth 8' '--dp 5' '--ensemble 3' '--tp 2' '--zero 1' '--save-every 2' \
+    for words in '--members 1' '--polar 8' '--azimuth 8' '--dp 5' '--ensemble 3' '--tp 2' '--zero 2' '--zero 3' '--save-every 2' \
                  '--check x' '--dtype fp32' '--optimizer mezo' '--recompute all' '--log x'; do
         # shellcheck disable=SC2086
         weather $words; expect_status 2; expect_error "${words%% *}"; expect_no_out .
@@ -46,7 +46,7 @@ devices_of() { sed -n '/"device":/,/^\t\]/p; /"virtual_ps"/p; /"memory_bytes"/p'
 # A plan has the messages, bytes, memory and virtual time of a run, on every device.
 test_plan_is_a_run() {
     local words
-    for words in '--polar 2 --azimuth 2' '--dp 2 --ensemble 2 --polar 3 --convolution halo --batch 3'; do
+    for words in '--polar 2 --azimuth 2' '--dp 2 --ensemble 2 --polar 3 --convolution halo --batch 3 --zero 1'; do
         # shellcheck disable=SC2086
         weather $words --steps 2 --json run.json;                         expect_status 0
         # shellcheck disable=SC2086
@@ -79,14 +79,28 @@ test_checkpoints() {
     weather --lr-steps 4 --steps 2 --resume half --save both --json -;  expect_status 0
     [ "$(losses)" = "$words " ] || [ "$(losses)" = "$words" ] || complain "losses are $(losses), not $words"
     same_files whole both model; same_files whole both optimizer
-    for words in '--dp 2' '--ensemble 2' '--dp 3' '--polar 2 --azimuth 2' '--polar 3 --ensemble 2' \
-                 '--dp 2 --polar 4'; do
+    for words in '--dp 2' '--ensemble 2' '--dp 3 --zero 1' '--polar 2 --azimuth 2' '--polar 3 --ensemble 2' \
+                 '--dp 2 --polar 4 --zero 1'; do
         # shellcheck disable=SC2086
         weather --lr-steps 4 --steps 1 --resume half --check ref $words; expect_status 0; expect_out '^OK: '
     done
-    weather --steps 0 --lr-steps 4 --resume half --polar 3 --azimuth 2 --save same; expect_status 0
+    weather --steps 0 --lr-steps 4 --resume half --polar 3 --dp 2 --zero 1 --save same; expect_status 0
     same_files half same model; same_files half same optimizer
     unset ORRERY_ONE_PROCESS
+}
+
+optimizer_bytes() { sed -nE 's/.*"optimizer_bytes":[^0-9]*([0-9]+).*/\1/p' "$1" | sort -n | tail -1; }
+
+# With ZeRO each of the devices with the same tile keeps and steps its part of the optimizer's states.
+test_zero() {
+    local whole part
+    export ORRERY_ONE_PROCESS=1
+    weather --steps 2 --dp 2 --ensemble 2 --json whole.json;                     expect_status 0
+    weather --steps 2 --dp 2 --ensemble 2 --zero 1 --check ref --json part.json; expect_status 0; expect_out '^OK: '
+    unset ORRERY_ONE_PROCESS
+    whole=$(optimizer_bytes whole.json); part=$(optimizer_bytes part.json)
+    [ "$((part * 4))" -ge "$whole" ] && [ "$((part * 4))" -lt "$((whole + 4096))" ] ||
+        complain "a device keeps $part bytes of states, of $whole"
 }
 
 # Settings that make another run, and folders that are none, are refused in one line.
@@ -136,5 +150,6 @@ test_bench() {
 }
 
 run_tests test_meshes_hold test_numbers_do_not_depend_on_the_mesh test_refusals test_plan_is_a_run \
-    test_published_sizes test_checkpoints test_checkpoints_refused test_one_member test_nothing_is_claimed \
+    test_published_sizes test_checkpoints test_checkpoints_refused test_zero \
+    test_one_member test_nothing_is_claimed \
     test_thousand_devices test_another_mesh test_bench

@@ -116,7 +116,7 @@ static const char *const of_fields[] = {
     "--min-lr", "--warmup", "--lr-steps", "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--seed",
     "--dtype", "--cluster", "--kernels-of", "--check", "--json", "--config", "--print-config", "--backend", "--direct",
     "--wait-limit", "--threads", "--memory", "--dry-run", "--save",
-    "--resume", NULL
+    "--resume", "--zero", NULL
 };
 
 static bool is_of(const char *const *names, const char *name)
@@ -169,6 +169,7 @@ static enum error_code take_job(struct train_options *options, const struct trai
         .size = { [SAMPLES] = words->size[DP], [ENSEMBLE] = f->ensemble, [POLAR] = f->polar, [AZIMUTH] = f->azimuth },
         .samples = words->batch ? words->batch : USUAL_SAMPLES, .members = f->members ? f->members : USUAL_MEMBERS,
         .alpha = f->fairness, .form = strcmp(f->convolution, "halo") == 0 ? HALO : SCATTERED,
+        .zero = words->data.zero > 0 ? words->data.zero : 0,
         .seed = options->plan.seed, .optimizer = options->plan.optimizer, .hyper = options->plan.hyper,
     };
     return weather_check(job, err);
@@ -183,6 +184,9 @@ enum error_code train_take_weather(struct train_options *options, struct train_w
     if (!e && options->check && strcmp(options->check, "ref") != 0)
         e = fail(err, ERR_USAGE, "--check %s: golden files are of models of tokens; --check ref compares with one "
                  "device", printable(options->check).text);
+    if (!e && words->data.zero > 1)
+        e = fail(err, ERR_USAGE, "--zero %d: devices of a weather model have all of their weights and gradients at "
+                 "once; give 0 or 1", words->data.zero);
     if (!e && options_given(words->argc, words->argv, "--dtype") && strcmp(words->dtype, "fp64") != 0)
         e = fail(err, ERR_USAGE, "--dtype %s: fields have fp64 numbers", words->dtype);
     if (!e) e = take_backend(options, words, err);
