@@ -4,6 +4,7 @@
  * messages.
  */
 #include "emulated_devices/weather/compare.h"
+#include "emulated_devices/weather/saved.h"
 #include "emulated_devices/device/compute.h"
 #include <math.h>
 #include <stdio.h>
@@ -57,6 +58,16 @@ void weather_reference_close(struct weather_reference *reference)
     *reference = (struct weather_reference){ 0 };
 }
 
+enum error_code weather_reference_resume(struct weather_reference *reference, const struct weather_learner *learner,
+                                         const struct weather_saved *saved, struct error *err)
+{
+    enum error_code e = OK;
+    for (int state = -1; state < learner->job->optimizer->states && speaks(learner) && !e; state++)
+        e = weather_saved_whole(saved, learner, state, state < 0 ? reference->run.weights : reference->state[state],
+                                err);
+    return comm_agree(learner->comm, e, err);
+}
+
 /* ---- one device -------------------------------------------------------------------------------------------------- */
 
 static enum error_code weather_reference_run(struct weather_reference *reference, const struct weather_learner *learner,
@@ -96,18 +107,21 @@ static void update(struct weather_reference *reference, const struct weather_lea
 /* ---- comparing --------------------------------------------------------------------------------------------------- */
 
 /* The difference of pieces, over the largest number of the whole parameter. */
-static struct weather_finding compare_pieces(const struct weather_learner *learner, struct tensor own,
-                                             const double *whole)
+static struct weather_finding compare_pieces(const struct weather_learner *learner,
+                                             enum tensor_kind kind, const double *whole)
 {
     struct weather_finding far = { .param = -1 };
     struct views v = views_of(learner->comm->device);
-    const double *const x = view_read(&v, own).data;
+    const struct weather_own own = weather_own_of(learner, kind);
+    const double *const x = view_read(&v, own.numbers).data;
     for (int i = 0; i < learner->network.params; i++) {
         const struct weather_param *const p = &learner->network.param[i];
         double largest = 0, most = 0;
         for (int64_t k = 0; k < p->count; k++) largest = fmax(largest, fabs(whole[p->at + k]));
-        for (int64_t k = 0; k < learner->piece[i].count; k++) {
-            const double d = fabs(x[learner->piece[i].at + k] - whole[p->at + weather_piece_place(learner, i, k)]);
+        const struct interval here = weather_owned(learner, &own, i);
+        for (int64_t k = here.first; k < interval_end(here); k++) {
+            const double d = fabs(x[learner->piece[i].at + k - own.part.first]
+                                  - whole[p->at + weather_piece_place(learner, i, k)]);
             if (!(d <= most)) most = d;
         }
         const double off = most == 0 ? 0 : most / largest;
@@ -135,7 +149,7 @@ static void note(struct weather_reference *reference, double off, double bound, 
 
 /* Tell all devices the reference's numbers, and bring their findings to rank 0. */
 static enum error_code weather_reference_compare(struct weather_reference *reference,
-                                                 const struct weather_learner *learner, struct tensor own,
+                                                 const struct weather_learner *learner, enum tensor_kind kind,
                                                  const double *whole, double bound, const char *format,
                                                  int64_t step, struct error *err)
 {
@@ -143,7 +157,7 @@ static enum error_code weather_reference_compare(struct weather_reference *refer
     if (speaks(learner)) memcpy(reference->whole, whole, (size_t)n * sizeof *whole);
     enum error_code e = comm_tell(learner->comm, reference->whole, (uint64_t)n * sizeof *whole, err);
     if (e) return e;
-    const struct weather_finding far = compare_pieces(learner, own, reference->whole);
+    const struct weather_finding far = compare_pieces(learner, kind, reference->whole);
     e = comm_bring(learner->comm, &far, sizeof far, reference->finding, err);
     for (int r = 0; r < learner->comm->size && speaks(learner) && !e; r++) {
         const struct weather_finding *const one = &reference->finding[r];
@@ -159,12 +173,15 @@ static enum error_code take_gradients(struct weather_reference *reference, const
 {
     const int64_t n = weather_numbers(learner);
     struct views v = views_of(learner->comm->device);
-    const double *const g = view_read(&v, learner->gradients).data;
+    const struct weather_own own = weather_own_of(learner, KIND_GRADIENT);
+    const double *const g = view_read(&v, own.numbers).data;
     memset(reference->whole, 0, (size_t)n * sizeof *g);
-    for (int i = 0; i < learner->network.params; i++)
-        for (int64_t k = 0; k < learner->piece[i].count && weather_piece_is_first(learner, i); k++)
+    for (int i = 0; i < learner->network.params; i++) {
+        const struct interval here = weather_owned(learner, &own, i);
+        for (int64_t k = here.first; k < interval_end(here) && own.first && weather_piece_is_first(learner, i); k++)
             reference->whole[learner->network.param[i].at + weather_piece_place(learner, i, k)] =
-                g[learner->piece[i].at + k];
+                g[learner->piece[i].at + k - own.part.first];
+    }
     views_end(&v);
     const enum error_code e = comm_bring(learner->comm, reference->whole, (uint64_t)n * sizeof *g, reference->all, err);
     if (e || !speaks(learner)) return e;
@@ -189,7 +206,7 @@ enum error_code weather_reference_gradients(struct weather_reference *reference,
     e = comm_agree(learner->comm, e, err);
     if (!e && speaks(learner))
         note(reference, fabs(step->loss / reference->loss - 1), WEATHER_BOUND, "%s", "the loss", number, 0);
-    if (!e) e = weather_reference_compare(reference, learner, learner->gradients, reference->run.gradients,
+    if (!e) e = weather_reference_compare(reference, learner, KIND_GRADIENT, reference->run.gradients,
                                           WEATHER_BOUND, "the gradient of %s", number, err);
     /* A wrong gradient makes the norm wrong, too, so the gradients are looked at first. */
     if (!e && speaks(learner)) {
@@ -206,6 +223,6 @@ enum error_code weather_reference_weights(struct weather_reference *reference, c
 {
     /* With the same gradients each element is stepped by the same operations. */
     if (speaks(learner)) update(reference, learner, step->norm);
-    return weather_reference_compare(reference, learner, learner->weights, reference->run.weights,
+    return weather_reference_compare(reference, learner, KIND_WEIGHT, reference->run.weights,
                                      reference->alone ? WEATHER_BOUND : 0, "the weight %s", learner->step, err);
 }

@@ -35,6 +35,12 @@ struct weather_reference {
 enum error_code weather_reference_open(struct weather_reference *, const struct weather_learner *, struct error *);
 void weather_reference_close(struct weather_reference *);
 
+struct weather_saved;
+/** Go on from a folder, as the learner has.  Collective over all devices.  @return OK or the same error on every
+ *  device. */
+enum error_code weather_reference_resume(struct weather_reference *, const struct weather_learner *,
+                                         const struct weather_saved *, struct error *);
+
 /** Compare loss, norm and gradients of a step, between weather_gradients and weather_update.  Collective over all
  *  devices.  @return OK or the same error on every device; a difference is a verdict. */
 enum error_code weather_reference_gradients(struct weather_reference *, const struct weather_learner *,

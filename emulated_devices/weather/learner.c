@@ -5,11 +5,15 @@
  */
 #include "emulated_devices/weather/learner.h"
 #include "emulated_devices/device/compute.h"
+#include "emulated_devices/schemes/data/units.h"
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RESULT_NUMBERS = 1 + EXACT_LIMBS };      /* the loss, and limbs of the squared norm */
+
+#define BUCKET_OF_ALL ((int64_t)1 << 60)        /* bytes: all gradients are in one exchange */
 
 int weather_devices(const struct weather_job *job)
 {
@@ -72,35 +76,115 @@ bool weather_piece_is_first(const struct weather_learner *learner, int param)
 {
     const int *const place = learner->tiling.place;
     const bool cut = learner->network.param[param].share == WEATHER_DEGREES;
-    return place[SAMPLES] == 0 && place[ENSEMBLE] == 0 && place[AZIMUTH] == 0 && (cut || place[POLAR] == 0);
+    return place[AZIMUTH] == 0 && (cut || place[POLAR] == 0);
+}
+
+static struct unit *weather_unit(const struct weather_learner *learner)
+{
+    for (int u = 0; u < learner->data.units; u++)
+        if (learner->data.unit[u].count > 0) return &learner->data.unit[u];
+    return NULL;
+}
+
+struct weather_own weather_own_of(const struct weather_learner *learner, enum tensor_kind kind)
+{
+    const struct unit *const unit = weather_unit(learner);
+    const struct shards *const shards = &learner->data.shards;
+    return (struct weather_own){ data_kept_tensor(&learner->data, unit, kind), data_kept(shards, unit, kind),
+                                 data_keeps_first(shards, kind) };
+}
+
+struct interval weather_owned(const struct weather_learner *learner, const struct weather_own *own, int param)
+{
+    const struct weather_piece p = learner->piece[param];
+    const struct interval here = interval_meet((struct interval){ p.at, p.count }, own->part);
+    return interval_moved(here, -p.at);
 }
 
 static void draw_weights(struct weather_learner *learner)
 {
+    const struct weather_own own = weather_own_of(learner, KIND_WEIGHT);
     struct views v = views_of(learner->comm->device);
-    double *const w = view_write(&v, learner->weights).data;
-    for (int i = 0; i < learner->network.params; i++)
-        for (int64_t k = 0; k < learner->piece[i].count; k++)
-            w[learner->piece[i].at + k] = weather_initial(&learner->network.param[i], learner->job->seed,
-                                                          weather_piece_place(learner, i, k));
+    if (weather_only_counts(learner)) return;
+    double *const w = view_write(&v, own.numbers).data;
+    for (int i = 0; i < learner->network.params; i++) {
+        const struct interval here = weather_owned(learner, &own, i);
+        for (int64_t k = here.first; k < interval_end(here); k++)
+            w[learner->piece[i].at + k - own.part.first] =
+                weather_initial(&learner->network.param[i], learner->job->seed, weather_piece_place(learner, i, k));
+    }
     views_end(&v);
+}
+
+/* A parameter as the data room knows it: a matrix whose columns are the degrees' numbers, or a vector. */
+static void describe_piece(const struct weather_learner *learner, int param, struct parameter *out)
+{
+    const struct weather_param *const p = &learner->network.param[param];
+    const bool cut = p->share == WEATHER_DEGREES;
+    const int64_t columns = cut ? p->size[2] * p->size[3] : p->count / p->size[0];
+    *out = (struct parameter){ .index = param, .holders = 1 };
+    struct param_spec *const spec = &out->spec;
+    *spec = (struct param_spec){ .role = ROLE_UP, .expert = -1, .ndim = p->dims > 1 ? 2 : 1, .mean = p->mean,
+                                 .std = p->deviation, .decay = p->dims > 1, .parts = 1 };
+    snprintf(spec->name, sizeof spec->name, "%s", p->name);
+    spec->dim[0] = p->dims > 1 ? p->count / columns : p->count, spec->dim[1] = p->dims > 1 ? columns : 0;
+    out->layout = cut ? layout_none(2, spec->dim) : layout_whole(spec->ndim, spec->dim);
+    if (cut) layout_add(&out->layout, 1, p->size[3] * learner->degrees.first, p->size[3] * learner->degrees.count);
+    /* The data room knows the devices with other samples or members, and not those with other tiles. */
+    out->counted = weather_piece_is_first(learner, param) ? layout_count(&out->layout) : 0;
+}
+
+/* All parameters are one part, in the order of shares. */
+static enum error_code outline_data(struct weather_learner *learner, struct error *err)
+{
+    static const char *const scheme[] = { "ddp", "zero1" };
+    static const struct use of_step[] = { { .part = PART_ALONE, .pass = PASS_FORWARD },
+                                          { .part = PART_ALONE, .pass = PASS_BACKWARD_WEIGHT } };
+    const struct weather_job *const job = learner->job;
+    struct parameters *const list = &learner->parameters;
+    struct data_parallel *const d = &learner->data;
+    list->all = calloc((size_t)learner->network.params, sizeof *list->all);
+    struct use *const use = malloc(sizeof of_step);
+    if (list->all == NULL || use == NULL) {
+        free(use);
+        return fail(err, ERR_MEMORY, "no memory for a list of %d parameters", learner->network.params);
+    }
+    memcpy(use, of_step, sizeof of_step);
+    for (enum weather_share share = 0; share < WEATHER_SHARES; share++)
+        for (int i = 0; i < learner->network.params; i++)
+            if (learner->network.param[i].share == share) describe_piece(learner, i, &list->all[list->count++]);
+    for (int turn = 0; turn < PARAMETER_TURNS; turn++) list->end[turn] = list->count;
+    *d = (struct data_parallel){
+        .request = { .scheme = scheme[job->zero], .bucket = BUCKET_OF_ALL, .no_prefetch = true },
+        .config = &model_of_one_part, .device = learner->comm->device, .group = &learner->copies, .parameters = list,
+        .optimizer = job->optimizer, .hyper = &job->hyper, .versions = 1,
+    };
+    enum error_code e = data_scheme_find(&d->scheme, d->request.scheme, err);
+    if (!e) e = data_outline(d, err);
+    if (e) free(use);
+    else data_set_uses(d, use, sizeof of_step / sizeof *of_step);
+    return e;
 }
 
 static enum error_code open_memory(struct weather_learner *learner, struct error *err)
 {
-    const int64_t n = learner->share_at[WEATHER_SHARES], scores = learner->samples.count
-        * learner->network.channels[learner->network.output];
-    enum error_code e = OK;
-    learner->weights = weather_room(learner, PARAMETERS, n, &e, err);
-    learner->gradients = weather_room(learner, GRADIENTS, n, &e, err);
-    for (int k = 0; k < learner->job->optimizer->states && !e; k++) {
-        learner->state[k] = weather_room(learner, OPTIMIZER, n, &e, err);
-        if (!e) device_zero(learner->comm->device, learner->state[k]);
-    }
+    const int64_t scores = learner->samples.count * learner->network.channels[learner->network.output];
+    enum error_code e = outline_data(learner, err);
+    if (!e) e = data_fill(&learner->data, learner->job->seed, err);
     learner->loss = weather_room(learner, BUFFERS, scores, &e, err);
     learner->d_loss = weather_room(learner, BUFFERS, scores, &e, err);
     if (!e) draw_weights(learner);
     return e;
+}
+
+/* The transforms' tables of a large model take as much memory as its weights, and nobody reads them without numbers. */
+static enum error_code open_table(struct weather_learner *learner, struct error *err)
+{
+    const struct weather_job *const job = learner->job;
+    if (job->network) learner->network = *job->network;
+    else if (weather_only_counts(learner)) return weather_open_without(&learner->network, job->shape, err);
+    else return weather_open(&learner->network, job->shape, err);
+    return OK;
 }
 
 /* A device's tables and memory are its own, so devices agree before the first message. */
@@ -108,7 +192,7 @@ enum error_code weather_learner_open(struct weather_learner *learner, const stru
                                      struct error *err)
 {
     *learner = (struct weather_learner){ .job = job, .comm = comm };
-    enum error_code e = weather_open(&learner->network, job->shape, err);
+    enum error_code e = open_table(learner, err);
     if (e) return comm_agree(comm, e, err);
     e = tiling_open(&learner->tiling, comm, job->size, err);
     if (!e) {
@@ -147,13 +231,14 @@ static void drop_fields(struct weather_learner *learner)
 
 void weather_learner_close(struct weather_learner *learner)
 {
-    struct tensor *const rest[] = { &learner->weights, &learner->gradients, &learner->loss, &learner->d_loss };
+    struct tensor *const rest[] = { &learner->loss, &learner->d_loss };
     drop_fields(learner);
     for (size_t i = 0; i < sizeof rest / sizeof *rest; i++) weather_learner_drop(learner, rest[i], 1);
-    weather_learner_drop(learner, learner->state, OPTIMIZER_MAX_STATES);
+    data_close(&learner->data);
+    free(learner->parameters.all);
     group_close(&learner->copies), group_close(&learner->world);
     tiling_close(&learner->tiling);
-    weather_close(&learner->network);
+    if (!learner->job->network) weather_close(&learner->network);
 }
 
 /* ---- a batch ----------------------------------------------------------------------------------------------------- */
@@ -267,19 +352,18 @@ static enum error_code learner_pass(struct weather_learner *learner, struct acco
 
 /* ---- reductions -------------------------------------------------------------------------------------------------- */
 
-/* The three sums of gradients: of layers over tiles, of spectra over the orders of a degree, of all over copies.  The
- * gradients of filters are already summed over tiles, by their convolutions. */
-struct reduced { struct group *group; enum traffic_kind kind; int64_t first, count; };
-enum { REDUCTIONS = 3 };
+/* The two sums of gradients over tiles: of layers over all, of spectra over the orders of a degree.  The gradients of
+ * filters are already summed over tiles, by their convolutions. */
+struct reduced { struct group *group; int64_t first, count; };
+enum { REDUCTIONS = 2 };
 
 static void list_reductions(struct weather_learner *learner, struct reduced list[REDUCTIONS])
 {
     const int64_t *const at = learner->share_at;
-    list[0] = (struct reduced){ &learner->tiling.tiles, TRAFFIC_SPATIAL, at[WEATHER_POINTWISE],
+    list[0] = (struct reduced){ &learner->tiling.tiles, at[WEATHER_POINTWISE],
                                 at[WEATHER_POINTWISE + 1] - at[WEATHER_POINTWISE] };
-    list[1] = (struct reduced){ &learner->tiling.along[AZIMUTH], TRAFFIC_SPATIAL, at[WEATHER_DEGREES],
+    list[1] = (struct reduced){ &learner->tiling.along[AZIMUTH], at[WEATHER_DEGREES],
                                 at[WEATHER_DEGREES + 1] - at[WEATHER_DEGREES] };
-    list[2] = (struct reduced){ &learner->copies, TRAFFIC_DATA, 0, at[WEATHER_SHARES] };
 }
 
 static struct collective sum_of(void *at, int64_t count)
@@ -297,29 +381,16 @@ static enum error_code reduce_gradients(struct weather_learner *learner, struct 
                                              list[i].count);
         if (list[i].count > 0) e = collective_run(list[i].group, ALLREDUCE, NULL, &sum, err);
     }
-    return e;
-}
-
-/* The squares of every number of all gradients, once each; exact, so that the norm does not depend on the mesh. */
-static void add_squares(struct weather_learner *learner, struct exact_sum *squares)
-{
-    *squares = (struct exact_sum){ .infinite = 0 };
-    struct views v = views_of(learner->comm->device);
-    const double *const g = view_read(&v, learner->gradients).data;
-    for (int i = 0; i < learner->network.params; i++) {
-        const struct weather_piece p = learner->piece[i];
-        /* A tensor's data is void *, though only read here. */
-        if (weather_piece_is_first(learner, i))
-            exact_add_squares(squares, tensor_1d((void *)(uintptr_t)(g + p.at), F64, p.count));
-    }
-    views_end(&v);
+    if (!e) e = data_end_gradient(&learner->data, PART_ALONE, err);
+    return e ? e : data_finish_gradients(&learner->data, err);
 }
 
 static enum error_code share_result(struct weather_learner *learner, struct weather_step *out, struct error *err)
 {
-    double number[RESULT_NUMBERS] = { own_loss(learner) };
-    struct exact_sum squares;
-    add_squares(learner, &squares);
+    double number[RESULT_NUMBERS] = { weather_only_counts(learner) ? 0 : own_loss(learner) };
+    struct exact_sum squares = { .infinite = 0 };
+    /* Exact, and each gradient once, so that the norm does not depend on the mesh. */
+    data_norm_part(&learner->data, &squares);
     exact_to_numbers(&squares, number + 1);
     const struct collective sum = sum_of(number, RESULT_NUMBERS);
     const enum error_code e = collective_run(&learner->world, ALLREDUCE, NULL, &sum, err);
@@ -329,15 +400,27 @@ static enum error_code share_result(struct weather_learner *learner, struct weat
     return e;
 }
 
+/* Weights are whole on every device at all times, so the passes read them where they are kept. */
+static enum error_code open_gradients(struct weather_learner *learner, struct error *err)
+{
+    struct unit *const unit = weather_unit(learner);
+    data_expect_step(&learner->data, learner->step + 1);
+    enum error_code e = data_acquire(&learner->data, PART_ALONE, err);
+    if (!e) data_release(&learner->data, PART_ALONE), e = data_begin_gradient(&learner->data, PART_ALONE, err);
+    learner->weights = unit->w, learner->gradients = unit->g;
+    return e;
+}
+
 enum error_code weather_gradients(struct weather_learner *learner, struct weather_step *out, struct error *err)
 {
     enum error_code e = open_fields(learner, err);
-    if (!e) e = read_batch(learner, err);
+    if (!e && !weather_only_counts(learner)) e = read_batch(learner, err);
     /* Until here a device can fail alone; later the others wait for its messages. */
     e = comm_agree(learner->comm, e, err);
     if (e) return e;
-    set_slopes(learner);
-    e = learner_pass(learner, NULL, err);
+    if (!weather_only_counts(learner)) set_slopes(learner);
+    e = open_gradients(learner, err);
+    if (!e) e = learner_pass(learner, NULL, err);
     drop_fields(learner);
     if (!e) e = reduce_gradients(learner, err);
     if (!e) e = share_result(learner, out, err);
@@ -348,25 +431,11 @@ enum error_code weather_gradients(struct weather_learner *learner, struct weathe
 
 enum error_code weather_update(struct weather_learner *learner, struct weather_step *out, struct error *err)
 {
-    const struct weather_job *const job = learner->job;
-    const int states = job->optimizer->states;
-    const int64_t t = learner->step + 1, n = learner->share_at[WEATHER_SHARES];
-    (void)err;
-    out->lr = learning_rate(&job->hyper, t);
-    for (int i = 0; i < learner->network.params; i++) {
-        if (learner->piece[i].count == 0) continue;
-        struct views v = views_of(learner->comm->device);
-        struct tensor state[OPTIMIZER_MAX_STATES] = { tensor_none };
-        for (int k = 0; k < states; k++)
-            state[k] = view_write(&v, weather_piece_of(learner, learner->state[k], i));
-        const struct tensor w = view_write(&v, weather_piece_of(learner, learner->weights, i)),
-                            g = view_read(&v, weather_piece_of(learner, learner->gradients, i));
-        optimizer_step(job->optimizer, w, g, state, weather_step_of(job, &learner->network.param[i], t, out->norm));
-        views_end(&v);
-    }
-    const struct op_cost cost = { .flops = (double)(n * job->optimizer->operations),
-                                  .bytes = (double)(n * (3 + 2 * states)) * sizeof(double) };
-    device_charge(learner->comm->device, job->optimizer->name, cost);
+    const struct hyperparameters *const hyper = &learner->job->hyper;
+    const int64_t t = learner->step + 1;
+    out->lr = learning_rate(hyper, t);
+    enum error_code e = data_step(&learner->data, t, clip_scale(hyper, out->norm), err);
+    if (e) comm_give_up(learner->comm, err);
     clock_end_step(&learner->comm->device->clock);
     learner->step++;
     return OK;
@@ -392,8 +461,9 @@ enum error_code weather_predict(struct weather_learner *learner, int64_t steps, 
     list_reductions(learner, list);
     for (int i = 0; i < REDUCTIONS; i++) {
         const struct collective sum = sum_of(NULL, list[i].count);
-        account_add(&ledger->of[list[i].kind], group_cost(list[i].group, ALLREDUCE, NULL, &sum), steps);
+        account_add(&ledger->of[TRAFFIC_SPATIAL], group_cost(list[i].group, ALLREDUCE, NULL, &sum), steps);
     }
+    account_add(&ledger->of[TRAFFIC_DATA], data_cost(&learner->data), steps);
     const struct collective result = sum_of(NULL, RESULT_NUMBERS);
     account_add(&ledger->of[TRAFFIC_RESULT], group_cost(&learner->world, ALLREDUCE, NULL, &result), steps);
     return e;
@@ -402,14 +472,12 @@ enum error_code weather_predict(struct weather_learner *learner, int64_t steps, 
 uint64_t weather_peak(const struct weather_learner *learner, enum arena_tag tag)
 {
     const struct weather_network *const n = &learner->network;
-    const int64_t own = learner->share_at[WEATHER_SHARES], points = weather_fields(learner)
-        * weather_tile_points(learner);
-    int64_t numbers = tag == PARAMETERS || tag == GRADIENTS ? own
-        : tag == OPTIMIZER ? own * learner->job->optimizer->states : 0;
-    if (tag == ACTIVATIONS) {
-        for (int i = 0; i < n->slots; i++) numbers += n->channels[i] * points;
-        for (int i = 0; i < n->nodes; i++) numbers += weather_kept(learner, i);
-        numbers += n->channels[SLOT_STATE] * learner->samples.count * weather_tile_points(learner);
-    }
+    const int64_t points = weather_fields(learner) * weather_tile_points(learner);
+    const struct model_state kept = data_peak(&learner->data);
+    int64_t numbers = n->channels[SLOT_STATE] * learner->samples.count * weather_tile_points(learner);
+    if (tag != ACTIVATIONS)
+        return tag == PARAMETERS ? kept.weights : tag == GRADIENTS ? kept.gradients : kept.optimizer;
+    for (int i = 0; i < n->slots; i++) numbers += n->channels[i] * points;
+    for (int i = 0; i < n->nodes; i++) numbers += weather_kept(learner, i);
     return (uint64_t)numbers * sizeof(double);
 }

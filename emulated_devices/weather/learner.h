@@ -5,8 +5,8 @@
  * Layout  a device has its tile of the globe, its members of the ensemble and its samples of the batch.  Weights are on
  *         all devices; those of a spectral convolution only for the degrees of the device's spectrum
  * Sends   forward and backward: schemes/spatial/spatial.h.  Gradients of layers of channels: an all-reduce over tiles;
- *         those of spectra: over azimuth; then all gradients: one all-reduce over samples x ensemble, in traffic
- *         "data".  Loss and norm: one all-reduce, in traffic "result"
+ *         those of spectra: over azimuth; then all gradients over samples x ensemble, in traffic "data": one
+ *         all-reduce, or with ZeRO what schemes/data/ sends.  Loss and norm: one all-reduce, in traffic "result"
  * Memory  PARAMETERS, GRADIENTS, OPTIMIZER: the device's weights, so many times; ACTIVATIONS: all fields of a pass, and
  *         what convolutions keep; BUFFERS: gradients of fields, and what exchanges pack
  * Equals  one device (ref/weather/serial.h) but for the order of sums
@@ -16,6 +16,7 @@
 #ifndef ORRERY_WEATHER_LEARNER_H
 #define ORRERY_WEATHER_LEARNER_H
 
+#include "emulated_devices/schemes/data/data.h"
 #include "emulated_devices/schemes/spatial/spatial.h"
 #include "ref/optim/optimizer.h"
 #include "ref/weather/serial.h"
@@ -25,12 +26,14 @@
 
 /* A job says what is trained where. */
 struct weather_job {
+    const struct weather_network *network;      /* that all devices of a process share; NULL: each makes its own */
     const struct weather_shape *shape;  /* the model */
     int size[TILE_AXES];                /* devices along samples, ensemble, polar and azimuth */
     int64_t samples, members;           /* of a batch */
     double alpha;                       /* of the score: 1 is fair (ref/sphere/crps.h) */
     enum convolution_form form;         /* of local convolutions */
     uint64_t seed;                      /* of weights, waves and noise */
+    int zero;                           /* stage of ZeRO over samples x ensemble: 0 or 1 */
     const struct optimizer *optimizer;  /* the rule of the step */
     struct hyperparameters hyper;       /* its numbers */
 };
@@ -54,14 +57,15 @@ struct weather_piece { int64_t at, count; };    /* in the vector of the device's
 struct weather_learner {
     const struct weather_job *job;      /* the caller's */
     struct comm *comm;                  /* the caller's */
-    struct weather_network network;     /* the table */
+    struct weather_network network;     /* the table; the caller's, if the job has one */
     struct tiling tiling;               /* this device's place */
     struct group copies, world;         /* devices with the same tile; all devices */
     struct interval samples, members, rows, columns, degrees, orders;   /* this device's */
     struct weather_piece piece[WEATHER_MOST_PARAMS];    /* [params] */
     int64_t share_at[WEATHER_SHARES + 1];       /* as in the network, of this device's numbers */
-    struct tensor weights, gradients;   /* [this device's numbers] */
-    struct tensor state[OPTIMIZER_MAX_STATES];  /* likewise, of the optimizer */
+    struct parameters parameters;       /* the pieces, as the data room knows them */
+    struct data_parallel data;          /* weights, gradients and states, over samples x ensemble; in one unit */
+    struct tensor weights, gradients;   /* [this device's numbers] the unit's, whole; gradients in a backward pass */
     struct tensor slot[WEATHER_MOST_NODES + SLOTS_GIVEN], slope[WEATHER_MOST_NODES + SLOTS_GIVEN];      /* fields of a
                                          * pass, and their gradients */
     struct tensor kept[WEATHER_MOST_NODES];     /* [nodes] y of a local convolution, the spectrum of a spectral one */
@@ -75,10 +79,17 @@ enum error_code weather_learner_open(struct weather_learner *, const struct weat
                                      struct error *);
 void weather_learner_close(struct weather_learner *);
 
+/* The part of the unit's row whose numbers of a kind this device keeps, and whether it is the first that keeps it. */
+struct weather_own { struct tensor numbers; struct interval part; bool first; };
+struct weather_own weather_own_of(const struct weather_learner *, enum tensor_kind);
+
+/** The elements of a parameter's piece that are in this part; its element k is numbers[piece.at + k - part.first]. */
+struct interval weather_owned(const struct weather_learner *, const struct weather_own *, int param);
+
 /** Where number i of a parameter's piece is in the whole parameter. */
 int64_t weather_piece_place(const struct weather_learner *, int param, int64_t i);
 
-/** Whether this is the first of the devices that have the same piece of a parameter. */
+/** Whether this is the first of the tiles that have the same piece of a parameter. */
 bool weather_piece_is_first(const struct weather_learner *, int param);
 
 /** Read the batch of a step, compute loss and gradients, and reduce them.  Collective over all devices.
@@ -105,6 +116,9 @@ enum error_code weather_node_backward(struct weather_learner *, int node, struct
 
 /** A part of the device's weights or gradients: the piece of a parameter. */
 struct tensor weather_piece_of(const struct weather_learner *, struct tensor, int param);
+
+/** Whether the device only counts: then nothing is computed, and host views are not looked at. */
+bool weather_only_counts(const struct weather_learner *);
 
 /** How many fields this device has, and points of each. */
 int64_t weather_fields(const struct weather_learner *);

@@ -8,6 +8,11 @@
 #include "ref/weather/pointwise.h"
 #include <string.h>
 
+bool weather_only_counts(const struct weather_learner *learner)
+{
+    return !learner->comm->device->backend->has_numbers;
+}
+
 int64_t weather_fields(const struct weather_learner *learner)
 {
     return learner->samples.count * learner->members.count;
@@ -85,7 +90,7 @@ static void contract(struct weather_learner *learner, int i, struct points p, st
 {
     const struct spectra s = spectra_of(learner, p);
     struct views v = views_of(learner->comm->device);
-    if (numbers_of_spectra(s, p.in) > 0) {
+    if (numbers_of_spectra(s, p.in) > 0 && !weather_only_counts(learner)) {
         const double *const w = view_read(&v, weather_piece_of(learner, learner->weights,
                                                                learner->network.node[i].weight)).data;
         spectra_contract(s, w, view_read(&v, learner->kept[i]).data, view_write(&v, product).data);
@@ -119,7 +124,7 @@ static void contract_backward(struct weather_learner *learner, int i, struct poi
     const struct spectra s = spectra_of(learner, p);
     const int weight = learner->network.node[i].weight;
     struct views v = views_of(learner->comm->device);
-    if (learner->piece[weight].count > 0) {
+    if (learner->piece[weight].count > 0 && !weather_only_counts(learner)) {
         const double *const w = view_read(&v, weather_piece_of(learner, learner->weights, weight)).data,
                      *const c = view_read(&v, learner->kept[i]).data, *const d = view_read(&v, slope).data;
         double *const d_c = view_write(&v, back).data,
@@ -134,11 +139,13 @@ static void contract_backward(struct weather_learner *learner, int i, struct poi
 /* to += add. */
 static void add_to(struct weather_learner *learner, struct tensor to, struct tensor add, int64_t n)
 {
-    struct views v = views_of(learner->comm->device);
-    const double *const from = view_read(&v, tensor_1d(add.data, F64, n)).data;
-    double *const sum = view_write(&v, tensor_1d(to.data, F64, n)).data;
-    for (int64_t k = 0; k < n; k++) sum[k] += from[k];
-    views_end(&v);
+    if (!weather_only_counts(learner)) {
+        struct views v = views_of(learner->comm->device);
+        const double *const from = view_read(&v, tensor_1d(add.data, F64, n)).data;
+        double *const sum = view_write(&v, tensor_1d(to.data, F64, n)).data;
+        for (int64_t k = 0; k < n; k++) sum[k] += from[k];
+        views_end(&v);
+    }
     charge(learner, "sum of gradients", (double)n, 3 * n);
 }
 
@@ -285,7 +292,8 @@ enum error_code weather_node_forward(struct weather_learner *learner, int i, str
     if (node->op == WEATHER_LOCAL) return local_forward(learner, i, cost, err);
     if (node->op == WEATHER_GLOBAL) return global_forward(learner, i, p, cost, err);
     if (cost) return OK;
-    points_forward(learner, node, p), charge_points(learner, node, p, false);
+    if (!weather_only_counts(learner)) points_forward(learner, node, p);
+    charge_points(learner, node, p, false);
     return OK;
 }
 
@@ -296,6 +304,7 @@ enum error_code weather_node_backward(struct weather_learner *learner, int i, st
     if (node->op == WEATHER_LOCAL) return local_backward(learner, i, p, cost, err);
     if (node->op == WEATHER_GLOBAL) return global_backward(learner, i, p, cost, err);
     if (cost) return OK;
-    points_backward(learner, node, p), charge_points(learner, node, p, true);
+    if (!weather_only_counts(learner)) points_backward(learner, node, p);
+    charge_points(learner, node, p, true);
     return OK;
 }

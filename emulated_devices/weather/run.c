@@ -3,10 +3,12 @@
  * cli/train/weather.c calls weather_run_job.  Errors: ERR_CHECK, ERR_DIVERGED, ERR_MEMORY, those of messages and files.
  */
 #include "emulated_devices/weather/run.h"
+#include "emulated_devices/weather/saved.h"
 #include "emulated_devices/verify/reference/ledgers.h"
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/json.h"
+#include "ref/io/output.h"
 #include "ref/io/terminal.h"
 #include <math.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@ struct weather_session {
     struct weather_step *step;          /* [steps] */
     picoseconds *ended;                 /* [steps] virtual time of this device at the end of each */
     struct weather_device *device;      /* [devices] */
+    int64_t first;                      /* steps that were done before */
     bool has_numbers;                   /* of the backend */
     FILE *out;                          /* for lines of text */
 };
@@ -51,11 +54,15 @@ static void say_start(const struct weather_session *session)
     say(session->out, 8, "batch   %lld samples, each with %lld members; %s; convolutions %s", (long long)job->samples,
         (long long)job->members, score, job->form == HALO ? "get the rows within reach" : "scatter their sums");
     say(session->out, 8, "data    Rossby-Haurwitz waves, a quarter of a day ahead: drawn, and known exactly");
+    if (session->asked->resume)
+        say(session->out, 8, "resumed %s, after step %lld", printable_path(session->asked->resume).text,
+            (long long)session->first);
     say(session->out, 8, "steps   %s: weight decay %g, clip %g, learning rate %g", job->optimizer->name,
         job->hyper.weight_decay, job->hyper.clip, job->hyper.lr);
     say(session->out, 8, "time    virtual, on cluster %s%s", session->asked->cluster->name,
-        session->has_numbers ? "" : "; the backend only counts: there are no losses");
-    fprintf(session->out, "\n%6s %12s %12s %10s\n", "step", "loss", "norm", "lr");
+        session->asked->plans ? "; a plan: there are no numbers"
+        : session->has_numbers ? "" : "; the backend only counts: there are no losses");
+    if (!session->asked->plans) fprintf(session->out, "\n%6s %12s %12s %10s\n", "step", "loss", "norm", "lr");
     fflush(session->out);
 }
 
@@ -63,15 +70,17 @@ static void say_step(const struct weather_session *session, int64_t i)
 {
     const int64_t steps = session->asked->steps, every = (steps + LINES - 1) / LINES;
     const struct weather_step *const s = &session->step[i];
+    if (session->asked->plans) return;
     if (i != 0 && (i + 1) % every != 0 && i + 1 != steps) return;
     if (session->has_numbers)
-        fprintf(session->out, "%6lld %12.6f %12.6f %10.3g\n", (long long)i + 1, s->loss, s->norm, s->lr);
-    else fprintf(session->out, "%6lld %12s %12s %10.3g\n", (long long)i + 1, "-", "-", s->lr);
+        fprintf(session->out, "%6lld %12.6f %12.6f %10.3g\n", (long long)(session->first + i) + 1, s->loss, s->norm,
+                s->lr);
+    else fprintf(session->out, "%6lld %12s %12s %10.3g\n", (long long)(session->first + i) + 1, "-", "-", s->lr);
     fflush(session->out);
 }
 
 /* The slowest device, and the fullest. */
-struct extremes { picoseconds time; uint64_t peak; int64_t messages, bytes, tiles, copies; };
+struct extremes { picoseconds time; uint64_t peak; int fullest; int64_t messages, bytes, tiles, copies; };
 
 static struct extremes extremes_of(const struct weather_session *session)
 {
@@ -79,7 +88,7 @@ static struct extremes extremes_of(const struct weather_session *session)
     for (int r = 0; r < session->learner.comm->size; r++) {
         const struct weather_device *const d = &session->device[r];
         if (d->time > x.time) x.time = d->time;
-        if (d->peak[4] > x.peak) x.peak = d->peak[4];
+        if (d->peak[4] > x.peak) x.peak = d->peak[4], x.fullest = r;
         for (int k = 0; k < 3; k++) {
             x.messages += (int64_t)d->sent[k].messages_sent;
             x.bytes += (int64_t)d->sent[k].bytes_sent;
@@ -87,6 +96,28 @@ static struct extremes extremes_of(const struct weather_session *session)
         x.tiles += (int64_t)d->sent[0].bytes_sent, x.copies += (int64_t)d->sent[1].bytes_sent;
     }
     return x;
+}
+
+/* Whether the fullest device has room, in a plan. */
+static void say_fit(const struct weather_session *session, const struct extremes *most)
+{
+    const uint64_t has = session->asked->memory;
+    char place[80];
+    if (has == 0) return;
+    say(session->out, 8, "fits    %s: device %d (%s) needs %s of %s", most->peak <= has ? "yes" : "NO", most->fullest,
+        weather_place(session->asked->job, most->fullest, place, sizeof place), size_format(most->peak).text,
+        memory_format(has).text);
+}
+
+static enum error_code check_fit(const struct weather_session *session, struct error *err)
+{
+    const struct extremes x = extremes_of(session);
+    const uint64_t has = session->asked->memory;
+    char place[80];
+    if (!session->asked->plans || has == 0 || x.peak <= has) return OK;
+    return fail(err, ERR_CHECK, "--memory %s: device %d (%s) needs %s, %s more", size_word(has).text, x.fullest,
+                weather_place(session->asked->job, x.fullest, place, sizeof place), size_format(x.peak).text,
+                size_format(x.peak - has).text);
 }
 
 static void say_end(const struct weather_session *session)
@@ -104,6 +135,7 @@ static void say_end(const struct weather_session *session)
         size_format((uint64_t)(x.tiles / steps)).text, size_format((uint64_t)(x.copies / steps)).text);
     say(session->out, 8, "time    %s a step, virtual; device 0 computes %s of it",
         picoseconds_format((double)(x.time / steps)).text, picoseconds_format((double)(d->computing / steps)).text);
+    if (session->asked->plans) say_fit(session, &x);
     if (!session->asked->checks) return;
     say(session->out, 8, "check   %lld tensors compared with the one-device run; the farthest differs by %.2g: %s",
         (long long)session->reference.compared, session->reference.farthest,
@@ -128,8 +160,8 @@ static enum error_code write_json(const struct weather_session *session, struct 
              (double)x.messages);
     list = cJSON_AddArrayToObject(root, "steps");
     for (int64_t i = 0; i < session->asked->steps; i++)
-        json_add(json_row(list), "step %g loss %g norm %g lr %g virtual_ps %g", (double)i + 1, session->step[i].loss,
-                 session->step[i].norm, session->step[i].lr,
+        json_add(json_row(list), "step %g loss %g norm %g lr %g virtual_ps %g", (double)(session->first + i) + 1,
+                 session->step[i].loss, session->step[i].norm, session->step[i].lr,
                  (double)(session->ended[i] - (i ? session->ended[i - 1] : 0)));
     list = cJSON_AddArrayToObject(root, "device");
     for (int r = 0; r < session->learner.comm->size; r++) {
@@ -158,9 +190,10 @@ static enum error_code check_device(struct weather_session *session, struct erro
     struct weather_learner *const l = &session->learner;
     const struct arena *const a = &l->comm->device->arena;
     struct ledger predicted;
-    enum error_code e = weather_predict(l, l->step, &predicted, err);
+    const int64_t steps = l->step - session->first;
+    enum error_code e = weather_predict(l, steps, &predicted, err);
     if (!e) e = ledgers_check(l->comm, &predicted, err);
-    for (enum arena_tag tag = 0; tag < BUFFERS && !e && l->step > 0; tag++)
+    for (enum arena_tag tag = 0; tag < BUFFERS && !e && steps > 0; tag++)
         if (a->peak.tag[tag] != weather_peak(l, tag))
             e = fail(err, ERR_CHECK, "device %d: the peak of %s is %llu bytes; its formula says %llu", l->comm->rank,
                      arena_tag_name(tag), (unsigned long long)a->peak.tag[tag],
@@ -193,8 +226,8 @@ static enum error_code weather_session_step(struct weather_session *session, int
     if (!e && checks) e = weather_reference_gradients(&session->reference, l, s, err);
     /* Every device has the same loss and norm. */
     if (!e && !(isfinite(s->loss) && isfinite(s->norm)))
-        e = fail(err, ERR_DIVERGED, "step %lld: the %s is not finite: training has diverged", (long long)i + 1,
-                 isfinite(s->loss) ? "norm" : "loss");
+        e = fail(err, ERR_DIVERGED, "step %lld: the %s is not finite: training has diverged",
+                 (long long)(session->first + i) + 1, isfinite(s->loss) ? "norm" : "loss");
     if (!e) e = weather_update(l, s, err);
     if (!e && checks) e = weather_reference_weights(&session->reference, l, s, err);
     session->ended[i] = l->comm->device->clock.now;
@@ -212,7 +245,23 @@ static enum error_code verdict(const struct weather_session *session, struct err
     /* Without a step there is nothing that could have been wrong. */
     if (session->asked->checks && session->reference.compared > 0)
         say_verdict(session->out, GOOD_NEWS, "OK: losses, gradients and weights are those of one device.");
-    return OK;
+    return check_fit(session, err);
+}
+
+/* Go on from a folder: the devices, and the one-device run beside them. */
+static enum error_code weather_session_resume(struct weather_session *session, struct error *err)
+{
+    struct weather_learner *const l = &session->learner;
+    struct weather_saved saved;
+    enum error_code e = weather_saved_open(&saved, session->asked->resume, err);
+    const bool opened = !e;
+    if (!e) e = weather_saved_check(&saved, l->job, session->asked->resume, err);
+    e = comm_agree(l->comm, e, err);
+    if (!e) e = weather_saved_read(&saved, l, err);
+    if (!e && session->asked->checks) e = weather_reference_resume(&session->reference, l, &saved, err);
+    if (opened) weather_saved_close(&saved);
+    session->first = l->step;
+    return e;
 }
 
 static enum error_code weather_session_steps(struct weather_session *session, struct error *err)
@@ -220,13 +269,21 @@ static enum error_code weather_session_steps(struct weather_session *session, st
     struct comm *const comm = session->learner.comm;
     enum error_code e = OK;
     if (session->asked->checks) e = weather_reference_open(&session->reference, &session->learner, err);
+    if (!e && session->asked->resume) e = weather_session_resume(session, err);
     if (!e && comm->rank == 0) say_start(session);
     for (int64_t i = 0; i < session->asked->steps && !e; i++) e = weather_session_step(session, i, err);
     if (!e) e = weather_session_collect(session, err);
+    /* A run that is wrong is not saved, and keeps the folder as it was. */
     if (!e && comm->rank == 0) say_end(session);
     if (!e && comm->rank == 0 && session->asked->json) e = fail_about(err, write_json(session, err), "--json");
     if (!e && comm->rank == 0) e = verdict(session, err);
-    return comm_agree(comm, e, err);
+    e = comm_agree(comm, e, err);
+    if (e || session->asked->save == NULL) return e;
+    e = weather_save(&session->learner, session->asked->save, err);
+    if (!e && comm->rank == 0)
+        say(session->out, 8, "saved   %s, after step %lld", printable_path(session->asked->save).text,
+            (long long)session->learner.step);
+    return e;
 }
 
 enum error_code weather_run_job(struct comm *comm, const struct weather_asked *asked, struct error *err)

@@ -1,4 +1,5 @@
-/* run.h -- a whole run of a weather model: steps, comparisons, and what is reported.  cli/train/weather.c calls. */
+/* run.h -- a whole run of a weather model: steps, comparisons, and what is reported; and a plan, without numbers.
+ * cli/train/weather.c and cli/train/plan.c call. */
 #ifndef ORRERY_WEATHER_RUN_H
 #define ORRERY_WEATHER_RUN_H
 
@@ -12,6 +13,8 @@ struct weather_asked {
     bool checks;                        /* every step is compared with one device */
     const char *json;                   /* the file of --json; NULL: none */
     uint64_t memory;                    /* budget of a device, in bytes; 0: none */
+    const char *save, *resume;          /* folders, to write after the last step and to go on from; NULL: none */
+    bool plans;                         /* there are no numbers, and the report says whether the step fits */
 };
 
 /* This holds what came of one device. */
@@ -29,5 +32,10 @@ const char *weather_place(const struct weather_job *, int rank, char *out, size_
  *  @return OK; ERR_CHECK, if a number differs from one device, or a count from its formula; ERR_DIVERGED; errors of
  *  memory, messages and files. */
 enum error_code weather_run_job(struct comm *, const struct weather_asked *, struct error *);
+
+/** Run the steps without numbers on all devices, in this process, and report.  Local.
+ *  @return OK; ERR_CHECK, if a device needs more memory than it has, or a count is not that of its formula;
+ *  ERR_USAGE; ERR_MEMORY; errors of files. */
+enum error_code weather_plan(const struct weather_asked *, struct error *);
 
 #endif

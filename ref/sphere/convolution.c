@@ -37,14 +37,23 @@ static void basis(double psi[], int radial, int angular, struct seen seen, doubl
         psi[k] = window * wave(k % angular, r * seen.y) * wave(k / angular, r * seen.x);
 }
 
-/* Points of all rows; psi is only counted while filter->psi is NULL. */
-static int64_t find_points(struct filter *filter, const double cosine[], int radial, int angular, double cutoff)
+/* By so much a cosine may be off, at most. */
+static const double margin = 1e-9;
+
+/* Points of all rows; psi is only counted while filter->psi is NULL.  The cosine of an angle alone rules out most
+ * points of a fine grid.  `turn` [nlon] has cosines of longitudes. */
+static int64_t find_points(struct filter *filter, const double cosine[], const double turn[], int radial, int angular,
+                           double cutoff)
 {
+    const double least = cutoff < pi ? cos(cutoff) - margin : -2;
     int64_t found = 0;
     for (int64_t t = 0; t < filter->nlat; t++) {
         filter->first[t] = found;
-        for (int64_t i = 0; i < filter->nlat; i++)
+        for (int64_t i = 0; i < filter->nlat; i++) {
+            const double along = cosine[t] * cosine[i], across = sqrt((1 - cosine[t] * cosine[t])
+                                                                      * (1 - cosine[i] * cosine[i]));
             for (int64_t j = 0; j < filter->nlon; j++) {
+                if (along + across * turn[j] < least) continue;
                 const struct seen s = convolution_look(acos(cosine[t]), acos(cosine[i]),
                                                        2 * pi * (double)j / (double)filter->nlon);
                 if (s.angle > cutoff) continue;
@@ -56,6 +65,7 @@ static int64_t find_points(struct filter *filter, const double cosine[], int rad
                 }
                 found++;
             }
+        }
     }
     return filter->first[filter->nlat] = found;
 }
@@ -83,18 +93,20 @@ enum error_code filter_open(struct filter *filter, enum sphere_grid grid, int64_
         return fail(err, ERR_USAGE, "a filter of %d x %d functions, cutoff %g: must be positive", radial, angular,
                     cutoff);
     const size_t rows = (size_t)(nlat < 2 ? 2 : nlat);
-    double *const cosine = calloc(2 * rows, sizeof *cosine);
+    double *const cosine = calloc(2 * rows + (size_t)nlon, sizeof *cosine);
+    double *const turn = cosine ? cosine + 2 * rows : NULL;
     filter->first = calloc(rows + 1, sizeof *filter->first);
     enum error_code e = cosine && filter->first ? sphere_rows(grid, nlat, cosine, cosine + rows, err)
                                            : fail(err, ERR_MEMORY, "no memory for %lld rows", (long long)nlat);
     cutoff *= 1 + 1e-3;                 /* as released: the points on the border are inside */
+    for (int64_t j = 0; j < nlon && !e; j++) turn[j] = cos(2 * pi * (double)j / (double)nlon);
     /* The first call counts the points of every row, from which the sizes follow. */
-    const size_t points = e ? 0 : (size_t)find_points(filter, cosine, radial, angular, cutoff);
+    const size_t points = e ? 0 : (size_t)find_points(filter, cosine, turn, radial, angular, cutoff);
     filter->row = calloc(points + 1, sizeof *filter->row), filter->column = calloc(points + 1, sizeof *filter->column);
     filter->psi = calloc(points * (size_t)filter->K + 1, sizeof *filter->psi);
     if (!e && !(filter->row && filter->column && filter->psi))
         e = fail(err, ERR_MEMORY, "no memory for a filter of %zu points", points);
-    if (!e) find_points(filter, cosine, radial, angular, cutoff), normalise(filter, cosine + rows);
+    if (!e) find_points(filter, cosine, turn, radial, angular, cutoff), normalise(filter, cosine + rows);
     free(cosine);
     if (e) filter_close(filter);
     return e;

@@ -19,6 +19,14 @@ static const struct weather_shape shapes[] = {
     { .name = "fourcastnet-small", .nlat = 21, .nlon = 40, .degrees = 11, .levels = 3, .variables = 5, .surface = 3,
       .noise = 2, .level_width = 10, .surface_width = 6, .noise_width = 4, .layers = 5, .every = 5, .ratio = 2,
       .radial = 3, .angular = 3 },
+    /* The published sizes: 13 levels of 5 variables, 7 fields of the surface, 10 blocks, 677 channels with the noise's.
+     * What is given beside the state is 12 fields: 8 of noise, and land, orography and sun. */
+    { .name = "fourcastnet-3", .nlat = 360, .nlon = 720, .degrees = 360, .levels = 13, .variables = 5, .surface = 7,
+      .noise = 12, .level_width = 45, .surface_width = 56, .noise_width = 36, .layers = 10, .every = 5, .ratio = 2,
+      .radial = 3, .angular = 3 },
+    { .name = "fourcastnet-3-fine", .nlat = 721, .nlon = 1440, .degrees = 360, .levels = 13, .variables = 5,
+      .surface = 7, .noise = 12, .level_width = 45, .surface_width = 56, .noise_width = 36, .layers = 10, .every = 5,
+      .ratio = 2, .radial = 3, .angular = 3 },
     { .name = NULL },
 };
 
@@ -173,8 +181,10 @@ static void place(struct weather_network *network)
                 network->node[i].given = network->node[j].given;
 }
 
-enum error_code weather_open(struct weather_network *network, const struct weather_shape *shape, struct error *err)
+static enum error_code open_network(struct weather_network *network, const struct weather_shape *shape, bool tables,
+                                    struct error *err)
 {
+    enum error_code e = OK;
     *network = (struct weather_network){ .shape = *shape };
     if (shape->layers < 1 || shape->layers > WEATHER_MOST_LAYERS || shape->every < 1)
         return fail(err, ERR_USAGE, "a model of %lld blocks: must have 1 to %d", (long long)shape->layers,
@@ -182,12 +192,24 @@ enum error_code weather_open(struct weather_network *network, const struct weath
     make_table(network);
     place(network);
     const double cutoff = (shape->radial + 1) * 0.5 * pi / (double)(shape->nlat - 1);
-    enum error_code e = harmonics_open(&network->harmonics, EQUIANGULAR, shape->nlat, shape->nlon, shape->degrees, err);
+    network->harmonics = (struct harmonics){ .nlat = shape->nlat, .nlon = shape->nlon, .degrees = shape->degrees };
+    if (tables) e = harmonics_open(&network->harmonics, EQUIANGULAR, shape->nlat, shape->nlon, shape->degrees, err);
     for (int i = 0; i < WEATHER_FILTER_COUNT && !e; i++)
         e = filter_open(&network->filter[i], EQUIANGULAR, shape->nlat, shape->nlon, shape->radial, shape->angular,
                         (i + 1) * cutoff, err);
     if (e) weather_close(network);
     return e;
+}
+
+enum error_code weather_open(struct weather_network *network, const struct weather_shape *shape, struct error *err)
+{
+    return open_network(network, shape, true, err);
+}
+
+enum error_code weather_open_without(struct weather_network *network, const struct weather_shape *shape,
+                                     struct error *err)
+{
+    return open_network(network, shape, false, err);
 }
 
 void weather_close(struct weather_network *network)

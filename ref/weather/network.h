@@ -106,6 +106,9 @@ int64_t weather_points(const struct weather_shape *);
  * @return OK, ERR_USAGE for sizes that cannot be, or ERR_MEMORY; after an error there is nothing to close.
  */
 enum error_code weather_open(struct weather_network *, const struct weather_shape *, struct error *);
+
+/** Do the same without the tables of transforms, which only numbers need: for runs that count.  @return likewise. */
+enum error_code weather_open_without(struct weather_network *, const struct weather_shape *, struct error *);
 void weather_close(struct weather_network *);
 
 /** Draw one initial weight: it depends on seed, name and place alone.  @param i  in the whole parameter. */

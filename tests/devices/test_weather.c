@@ -75,7 +75,8 @@ static void test_every_mesh(void **state)
                 const int size[TILE_AXES] = { s, e, h, test_size / (s * e * h) };
                 if (test_size % (s * e * h) != 0 || size[AZIMUTH] > 7 || !tier_takes(n++, test_size < 4 ? 2 : 4))
                     continue;
-                const struct weather_job job = a_job(size, (s + e + h) % 2 ? HALO : SCATTERED);
+                struct weather_job job = a_job(size, (s + e + h) % 2 ? HALO : SCATTERED);
+                job.zero = s * e > 1 && (s + e != 4);
                 hold_mesh(&job);
             }
 }
@@ -90,7 +91,9 @@ static double work_of(const struct weather_job *job)
     const struct ledger before = comm.counted;
     const double flops = device.done.flops;
     ASSERT_ALL(weather_gradients(&learner, &step, &err) == OK, "%s", err.text);
-    double own = device.done.flops - flops;
+    /* For the norm devices with the same tile each square and add a part, but tiles may have the same numbers. */
+    double own = device.done.flops - flops
+        - 2 * (double)block_at(learner.share_at[WEATHER_SHARES], learner.copies.size, 0).count;
     for (enum traffic_kind kind = 0; kind < TRAFFIC_KIND_COUNT; kind++)
         own -= (double)(ledger_kind(&comm.counted, kind).additions - ledger_kind(&before, kind).additions);
     weather_learner_close(&learner);

@@ -61,7 +61,7 @@ void list_models(void)
               (long long)c->F, (long long)c->V, (long long)c->S);
     }
     for (const struct weather_shape *s = weather_shapes(); s->name; s++) {
-        list_entry(s->name, "fields on a globe: FourCastNet 3 (orrery train)");
+        list_entry(s->name, "fields on a globe: FourCastNet 3 (orrery train, orrery plan)");
         list_field("%lld x %lld points, %lld degrees, %lld channels, %lld blocks", (long long)s->nlat,
                    (long long)s->nlon, (long long)s->degrees, (long long)weather_channels(s), (long long)s->layers);
     }

@@ -87,7 +87,7 @@ const struct run_kind run_rl = {
     "--resume", "--override",                                                                       \
     "--lr", "--min-lr", "--warmup", "--lr-steps", "--lr-schedule", "--lr-decay",                    \
     "--weight-decay", "--beta1", "--beta2", "--eps", "--trace", "--trace-steps",          \
-    "--trace-format", "--live", "--dry-run", WEATHER_OPTIONS
+    "--trace-format", "--live", "--dry-run"
 
 static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 
@@ -96,9 +96,9 @@ static const char *const of_numbers[] = { OF_NUMBERS, NULL };
 #define OF_SAMPLES "--data", "--pack", "--seed"
 
 /* A drawing is no report of a run: its JSON is that of every command. */
-static const char *const of_reports[] = { OF_NUMBERS, OF_SAMPLES, "--json", "--film", "--page",
-                                          "--modalities", "--clips-of", "--encoders", "--bridge-chunks",
-                                          "--encoder-slack",
+static const char *const of_reports[] = { OF_NUMBERS, OF_SAMPLES, WEATHER_OPTIONS, "--json", "--film",
+                                          "--page", "--modalities", "--clips-of", "--encoders",
+                                          "--bridge-chunks", "--encoder-slack",
                                           "--page-steps", "--tokens", OF_FAILURES, "--memory-of", "--from", NULL };
 
 const struct run_kind run_plan = {

@@ -68,6 +68,16 @@ static enum error_code launch_checked(struct train_options *options, int argc, c
     return e ? e : launch_words(options, argc, argv, status, err);
 }
 
+static enum error_code train_fields(const struct train_options *options, int argc, char **argv, int *status,
+                                    struct error *err)
+{
+    const struct weather_asked asked = { .job = options->weather, .cluster = &options->cluster,
+                                         .steps = options->steps, .checks = options->check != NULL,
+                                         .json = options->json, .memory = options->memory,
+                                         .save = options->save, .resume = options->resume };
+    return weather_train(&asked, one_process(), argc, argv, status, err);
+}
+
 /* Choose the way of the run: only plan it, run all devices in this process, be one device, or start the devices. */
 static enum error_code train_train_run(const struct run_kind *kind, int argc, char **argv, int *status,
                                        struct error *err)
@@ -75,8 +85,8 @@ static enum error_code train_train_run(const struct run_kind *kind, int argc, ch
     struct train_options o;
     enum error_code e = train_parse(&o, kind, argc - 2, argv + 2, err);
     if (!e && o.weather) {
-        const struct weather_asked asked = { o.weather, &o.cluster, o.steps, o.check != NULL, o.json, o.memory };
-        e = o.help ? OK : weather_train(&asked, one_process(), argc, argv, status, err);
+        if (o.dry_run && !o.help) e = launcher_rank() == 0 ? plan_fields(&o, err) : OK;
+        else if (!o.help) e = train_fields(&o, argc, argv, status, err);
         train_options_free(&o);
         return e;
     }

@@ -36,6 +36,9 @@ enum error_code train_parse_at(struct train_options *, const struct run_kind *, 
                                const int *places, struct error *);
 void train_options_free(struct train_options *);
 
+/** Plan a step of a model with fields on a globe.  Local.  @return as weather_plan. */
+enum error_code plan_fields(const struct train_options *, struct error *);
+
 /** Plan a step with the words behind `orrery plan`, and print nothing.  @return as train_parse and plan_numbers_of. */
 enum error_code train_plan_words(struct plan_numbers *, int words, const char *const word[], struct error *);
 

@@ -3,6 +3,7 @@
 #include "emulated_devices/cli/train/weather.h"
 #include "emulated_devices/comm/crew.h"
 #include "emulated_devices/launch/launch.h"
+#include "emulated_devices/weather/saved.h"
 #include "ref/io/output.h"
 #include "ref/machine/threads.h"
 
@@ -10,7 +11,7 @@ static enum error_code weather_on(struct comm *comm, const struct weather_asked 
 {
     const struct weather_job *const job = asked->job;
     const struct cluster own = cluster_of_rank(asked->cluster, comm->rank);
-    char place[64];
+    char place[80];
     clock_restart(&comm->device->clock, &own, F64);
     threads_use(comm->cores);
     announce_process(comm->rank, weather_place(job, comm->rank, place, sizeof place));
@@ -59,14 +60,19 @@ static enum error_code be_device_of_weather(struct crew *crew, int rank, const v
     return e;
 }
 
+static enum error_code probe_outputs(const struct weather_asked *asked, struct error *err)
+{
+    const enum error_code e = asked->save ? fail_about(err, weather_save_probe(asked->save, err), "--save") : OK;
+    return e || !asked->json ? e : fail_about(err, output_probe(asked->json, err), "--json");
+}
+
 enum error_code weather_train(const struct weather_asked *asked, bool together, int argc, char **argv, int *status,
                               struct error *err)
 {
     const int devices = weather_devices(asked->job);
     const bool alone = under_launcher() || devices == 1;
     /* A file that cannot be written is reported once, before the devices start. */
-    const enum error_code e = asked->json && !under_launcher()
-        ? fail_about(err, output_probe(asked->json, err), "--json") : OK;
+    const enum error_code e = under_launcher() ? OK : probe_outputs(asked, err);
     if (e) return e;
     if (!alone && together) return crew_run(devices, be_device_of_weather, asked, err);
     return alone ? weather_device(asked, err) : launch_devices(devices, argc, argv, status, err);

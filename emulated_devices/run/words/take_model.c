@@ -2,7 +2,7 @@
  * calls take_changes, cli/train/options/options.c the functions for fields.  ERR_USAGE names an option that the model
  * does not have, ERR_PLAN what cannot be; ERR_MEMORY. */
 #include "emulated_devices/run/words/words.h"
-#include "emulated_devices/weather/learner.h"
+#include "emulated_devices/weather/saved.h"
 #include "ref/io/output.h"
 #include "ref/model/adapters.h"
 #include "ref/model/family.h"
@@ -115,7 +115,8 @@ static const char *const of_fields[] = {
     WEATHER_OPTIONS, "--model", "--dp", "--batch", "--steps", "--optimizer", "--lr", "--lr-schedule", "--lr-decay",
     "--min-lr", "--warmup", "--lr-steps", "--clip", "--weight-decay", "--beta1", "--beta2", "--eps", "--seed",
     "--dtype", "--cluster", "--kernels-of", "--check", "--json", "--config", "--print-config", "--backend", "--direct",
-    "--wait-limit", "--threads", "--memory", NULL
+    "--wait-limit", "--threads", "--memory", "--dry-run", "--save",
+    "--resume", "--zero", NULL
 };
 
 static bool is_of(const char *const *names, const char *name)
@@ -168,6 +169,7 @@ static enum error_code take_job(struct train_options *options, const struct trai
         .size = { [SAMPLES] = words->size[DP], [ENSEMBLE] = f->ensemble, [POLAR] = f->polar, [AZIMUTH] = f->azimuth },
         .samples = words->batch ? words->batch : USUAL_SAMPLES, .members = f->members ? f->members : USUAL_MEMBERS,
         .alpha = f->fairness, .form = strcmp(f->convolution, "halo") == 0 ? HALO : SCATTERED,
+        .zero = words->data.zero > 0 ? words->data.zero : 0,
         .seed = options->plan.seed, .optimizer = options->plan.optimizer, .hyper = options->plan.hyper,
     };
     return weather_check(job, err);
@@ -176,18 +178,26 @@ static enum error_code take_job(struct train_options *options, const struct trai
 enum error_code train_take_weather(struct train_options *options, struct train_words *words,
                                    const struct option *table, struct error *err)
 {
+    struct weather_saved saved = { .step = 0 };
+    bool opened = false;
     enum error_code e = refuse_others(words, table, err);
     if (!e && options->check && strcmp(options->check, "ref") != 0)
         e = fail(err, ERR_USAGE, "--check %s: golden files are of models of tokens; --check ref compares with one "
                  "device", printable(options->check).text);
+    if (!e && words->data.zero > 1)
+        e = fail(err, ERR_USAGE, "--zero %d: devices of a weather model have all of their weights and gradients at "
+                 "once; give 0 or 1", words->data.zero);
     if (!e && options_given(words->argc, words->argv, "--dtype") && strcmp(words->dtype, "fp64") != 0)
         e = fail(err, ERR_USAGE, "--dtype %s: fields have fp64 numbers", words->dtype);
     if (!e) e = take_backend(options, words, err);
     options->plan.dtype = F64, options->steps = words->steps;
     if (!e) e = take_optimizer(options, words, err);
-    if (!e) train_set_rates(&options->plan.hyper, options, 0);
+    if (!e && options->resume) e = weather_saved_open(&saved, options->resume, err), opened = !e;
+    if (!e) train_set_rates(&options->plan.hyper, options, saved.step);
     if (!e) e = cluster_find(&options->cluster, words->cluster, err);
     if (!e && words->kernels) e = kernel_set_choose(&options->cluster, words->kernels, err);
     if (!e) e = take_job(options, words, err);
+    if (!e && opened) e = weather_saved_check(&saved, options->weather, options->resume, err);
+    if (opened) weather_saved_close(&saved);
     return e ? e : cluster_check(&options->cluster, weather_devices(options->weather), F64, err);
 }

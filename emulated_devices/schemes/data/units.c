@@ -11,6 +11,8 @@
 
 enum { BLOCK_MATRICES = 4 };
 
+const struct model_config model_of_one_part = { .mlp = MLP_GELU };
+
 /* Matrices are numbered in the order of the model's list. */
 static int matrix_number(const struct model_config *config, const struct param_spec *spec)
 {

@@ -16,6 +16,10 @@
 
 #include "emulated_devices/schemes/data/data.h"
 
+/* A model without blocks: all that it has is in the unit of PART_ALONE.  For networks other than transformers. */
+enum { PART_ALONE = 1 };
+extern const struct model_config model_of_one_part;
+
 /** The number of units of a model.  Some may be empty. */
 int data_unit_count(const struct model_config *, const struct data_request *);
 

@@ -68,7 +68,7 @@ enum error_code spatial_convolve(struct tiling *tiling, const struct spatial_con
     /* y [B, in, K, rows, longitudes] is kept for the backward pass, and mixed next. */
     charge_mixing(&w, c.mixing, 1);
     const enum error_code e = walk_to(&w, y);
-    if (e || cost || c.mixing.points == 0) return e;
+    if (e || cost || c.mixing.points == 0 || !tiling->all.comm->device->backend->has_numbers) return e;
     /* out [B, out, points] = weight [out, in, K] times y [B, in, K, points]; each device mixes its own points. */
     struct views views = views_of(tiling->all.comm->device);
     const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data;
@@ -82,6 +82,7 @@ static void mix_backward(const struct tiling *tiling, const struct call *call, s
                          struct tensor d_out, struct tensor d_y, struct tensor d_weight)
 {
     struct views views = views_of(tiling->all.comm->device);
+    if (!tiling->all.comm->device->backend->has_numbers) return;
     const double *const from = view_read(&views, y).data, *const with = view_read(&views, weight).data,
                  *const slope = view_read(&views, d_out).data;
     double *const d_from = view_write(&views, d_y).data, *const d_with = view_write(&views, d_weight).data;

@@ -71,13 +71,14 @@ enum error_code spatial_crps(struct tiling *tiling, const struct spatial_score *
     struct walk w = walk_from(tiling, cost, SIZE(tiling_part(tiling, ENSEMBLE, spatial_score->members).count,
                                                  spatial_score->channels, 1, c.all),
                               forecast, err);
-    if (!cost) w.e = take_points(&c, tiling, spatial_score, observed, err);
+    const bool computes = tiling->all.comm->device->backend->has_numbers;
+    if (!cost && computes) w.e = take_points(&c, tiling, spatial_score, observed, err);
     /* Points are exchanged for members: a score needs all members of a point. */
     walk_turn(&w, ENSEMBLE, 3, 0, spatial_score->members);
     walk_charge(&w, "score", 3 * (double)(c.crps.members * (c.crps.members + 1) * c.crps.channels * c.points.count),
                 c.crps.channels * c.points.count * (c.crps.members * (backward ? 2 : 1) + 1));
     /* loss [channels] is this device's part of the sum over points, until the all-reduce. */
-    if (!w.e && !cost) schemes_spatial_score(&c, &w, loss);
+    if (!w.e && !cost && computes) schemes_spatial_score(&c, &w, loss);
     if (cost) account_add(cost, group_cost(&tiling->all, ALLREDUCE, NULL, &sum), 1);
     else if (!w.e) w.e = collective_run(&tiling->all, ALLREDUCE, NULL, &sum, err);
     /* d_forecast [members, channels, points] comes from the local points; the way back exchanges members for points. */

@@ -172,8 +172,8 @@ struct walk_views walk_compute(struct walk *walk, const int64_t size[WALK_DIMS])
     /* The old block stays until walk_computed, since the computation reads it. */
     walk->old = walk->at, walk->owned_old = walk->owned, walk->owned = false;
     walk_on(walk, size, next);
-    /* Nothing is computed in a cost walk, after an error, or on a device without fields. */
-    if (next.data == NULL || from == 0 || to == 0) {
+    /* Nothing is computed in a cost walk, after an error, without fields, or on a device without numbers. */
+    if (next.data == NULL || from == 0 || to == 0 || !walk_device_of(walk)->backend->has_numbers) {
         if (next.data != NULL && to > 0) device_zero(walk_device_of(walk), tensor_1d(next.data, F64, to));
         walk_computed(walk, &v);
         return v;

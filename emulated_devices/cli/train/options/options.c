@@ -143,9 +143,9 @@ static enum error_code options_take(struct train_options *options, const struct 
                                     struct train_words *words, const struct option *table, struct error *err)
 {
     const bool fields = weather_shape_find(words->model) != NULL;
-    if (fields && kind == &run_train) return train_take_weather(options, words, table, err);
+    if (fields && (kind == &run_train || kind == &run_plan)) return train_take_weather(options, words, table, err);
     enum error_code e = fields
-        ? fail(err, ERR_USAGE, "--model %s: has fields on a globe, which only orrery train takes", words->model)
+        ? fail(err, ERR_USAGE, "--model %s: has fields on a globe, which only orrery train and plan take", words->model)
         : train_refuse_fields(words, err);
     if (!e) e = train_take(options, words, table, err);
     return e ? e : options_take_lengths(options, kind, err);
