@@ -160,6 +160,7 @@ golden:
 	$(Q)$(PYTHON) golden/make_golden.py --check
 	$(Q)$(PYTHON) golden/make_float16.py --check
 	$(Q)$(PYTHON) golden/make_galore.py --check
+	$(Q)$(PYTHON) golden/make_predictor.py --check
 	$(Q)$(PYTHON) golden/make_galore_codes.py --check
 	$(Q)$(PYTHON) golden/make_optimizers.py --check
 	$(Q)$(PYTHON) golden/make_moments.py --check

@@ -30,13 +30,16 @@ struct row_cuts {
 };
 
 struct answering {
-    void *context;                      /* first argument of both functions */
+    void *context;                      /* first argument of all functions */
     /* Keep the keys and values of all rows, then write what each row's query sees.  Local.
      * @return OK or ERR_MEMORY. */
     enum error_code (*attend)(void *context, const struct answering_attention *, struct error *);
     /* Take the logits [rows asked, this device's columns]: they are gone afterwards.  Collective over the tp group.
      * @return OK, ERR_MEMORY or ERR_COMM. */
     enum error_code (*take_logits)(void *context, struct tensor logits, struct error *);
+    /* Read the stream [rows, D] of all rows behind the last layer.  NULL: nobody does.  Local.
+     * @return OK or ERR_INTERNAL. */
+    enum error_code (*read_stream)(void *context, struct tensor stream, struct error *);
     const struct row_cuts *cuts;        /* NULL: each operation is done on all rows at once */
     /* With cuts: an operation of a layer begins on some parts, and has ended on so many from `first` on.  Local. */
     void (*begin_part)(void *context);  /**< Called when an operation begins on some parts. */

@@ -391,6 +391,10 @@ static enum error_code forward_asked(struct stage *stage, struct microbatch *mic
     struct tensor *const in = stage_buffer(micro, loss_of(stage), BUFFER_IN);
     const struct tensor asked = stage->answering->asked, all = *in;
     const int64_t N = micro->N;
+    if (stage->answering->read_stream) {
+        const enum error_code e = stage->answering->read_stream(stage->answering->context, all, err);
+        if (e) return e;
+    }
     *in = tensor_none;
     if (tensor_count(asked) == 0) return device_free(stage->device, all), pass_by(stage, loss_of(stage), err);
     *in = device_tensor_2d(stage->device, ACTIVATIONS, tensor_count(asked), tensor_cols(all));

@@ -160,7 +160,8 @@ enum error_code drawing_open(struct drawing *drawing, const struct serving_job *
     drawing->kept = calloc((size_t)n + 1, sizeof *drawing->kept);
     drawing->p = malloc(2 * (size_t)V * sizeof *drawing->p);
     enum error_code e = drawing->kept && drawing->p ? OK : fail(err, ERR_MEMORY, "no memory to draw tokens");
-    if (!e) e = proposer_open(&drawing->proposer, &job->speculation, device, &job->plan->model, n, err);
+    if (!e) e = proposer_open(&drawing->proposer, &job->speculation, device, &job->plan->model, n, &job->limits,
+                              err);
     return !e && job->check ? open_judge(drawing, most, err) : e;
 }
 

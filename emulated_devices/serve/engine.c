@@ -63,6 +63,12 @@ static enum error_code attend(void *context, const struct answering_attention *c
     return e;
 }
 
+static enum error_code read_stream(void *context, struct tensor stream, struct error *err)
+{
+    struct engine *const engine = context;
+    return proposer_read_stream(&engine->drawing.proposer, engine->pages.now, stream, err);
+}
+
 /* Along cp the rows are dealt in turn.  A device without rows computes one that nobody reads: all devices of a stage
  * take part in its messages.  @return the rows of this device. */
 static int64_t list_rows(struct engine *engine, const struct iteration *now)
@@ -450,6 +456,7 @@ enum error_code engine_open(struct engine *engine, struct error *err)
         !engine->job->limits.ahead && !engine->job->nano.cuts && engine_plan(engine)->data.offload == 0)
         e = open_memo(engine, err);
     engine->answering = (struct answering){ .context = engine, .attend = attend, .take_logits = engine_take_logits };
+    if (engine->draws && engine->job->speculation.module) engine->answering.read_stream = read_stream;
     if (!e) routers_begin(engine->trainer), engine->trainer->stage[0].answering = &engine->answering;
     return comm_agree(engine->trainer->comm, e, err);
 }

@@ -6,6 +6,9 @@
  *                the request's are, from its own distribution.  It keeps keys and values of a sequence; those of
  *                proposals that were refused are forgotten.  Its kernels are charged to the device's clock, a pass for
  *                the first proposals of all sequences, then one for the second, and its memory to the device.
+ *   module       the model's own layer that predicts a further token (predictor.h), as a draft model.  It reads the
+ *                model's stream behind the last layer, which is kept for each token of the cache (hidden.h).  Keys and
+ *                values of proposals are forgotten, also if the proposals were taken: they come from its own stream.
  *
  * Source  A. Saxena, "Prompt lookup decoding"; the n-gram proposer of vLLM.  engine.c calls these
  *         functions, on devices that draw alone.
@@ -28,8 +31,9 @@ struct speculation {
     int64_t most;                       /* proposals of a sequence in an iteration; 0: none */
     enum proposal_rule rule;            /* who is taken */
     int64_t longest;                    /* n-gram: tokens that are compared */
-    const struct model_config *config;  /* of the draft model; NULL: n-gram */
+    const struct model_config *config;  /* of the draft model, or of the model that has the module; NULL: n-gram */
     const struct checkpoint *saved;     /* its weights; NULL: drawn from the seed */
+    bool module;                        /* the module of `config` proposes */
     uint64_t seed;                      /* of them */
 };
 
@@ -51,10 +55,13 @@ struct proposer {
     struct proposal_counts counts;      /* so far */
 };
 
-/** @param requests  how many sequences there may be, by their numbers.  @return OK; ERR_MEMORY; ERR_USAGE if the draft
- *  model cannot propose for this one; those of reading weights.  For proposer_close also after a failure. */
+/** @param requests  how many sequences there may be, by their numbers.
+ *  @param limits    of the cache, for a module.
+ *  @return OK; ERR_MEMORY; ERR_USAGE if the draft model cannot propose for this one; those of reading weights.  For
+ *  proposer_close also after a failure. */
 enum error_code proposer_open(struct proposer *, const struct speculation *, struct device *,
-                              const struct model_config *model, int64_t requests, struct error *);
+                              const struct model_config *model, int64_t requests, const struct serving_limits *limits,
+                              struct error *);
 void proposer_close(struct proposer *);
 
 /** Whether a draft model can propose for a model, for sequences of so many tokens.  @return OK, or ERR_USAGE. */
@@ -69,6 +76,10 @@ enum error_code proposer_takes(const struct model_config *draft, const struct mo
  */
 enum error_code proposer_propose(struct proposer *, const struct request *, const struct sequence *, int64_t count,
                                  int32_t *token, int64_t *tokens, struct error *);
+
+/** A module reads the model's stream behind the last layer, of an iteration's rows.  @return OK or ERR_INTERNAL. */
+enum error_code proposer_read_stream(struct proposer *, const struct iteration *, struct tensor stream,
+                                     struct error *);
 
 /** The distribution that proposal i of a sequence was drawn from: valid until its next proposals. */
 const double *proposer_distribution(const struct proposer *, int64_t number, int64_t i);

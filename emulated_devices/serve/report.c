@@ -110,7 +110,7 @@ void serving_proposals_print(const struct serving_job *job, const struct serving
     const struct proposal_counts c = proposals_of(record);
     if (how->most == 0) return;
     say(stdout, 8, "drafts  %lld proposed, up to %lld at a time, by %s", (long long)c.proposed, (long long)how->most,
-        how->config ? how->config->name : "n-gram");
+        how->module ? "its own layer" : how->config ? how->config->name : "n-gram");
     say(stdout, 8, "        %lld tested, %lld taken; by the formula %.1f, deviation %.1f", (long long)c.tested,
         (long long)c.taken, c.expected, sqrt(c.variance));
     const double chance = per_second(c.taken, (double)c.tested);

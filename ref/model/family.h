@@ -31,6 +31,8 @@ struct family {
     bool (*write)(const struct model_config *, struct cJSON *root);     /* NULL: the keys say all */
 
     const struct naming *naming;                /* the names of its parameters */
+    bool predicts;                              /* files may have a layer behind the last that predicts a further token
+                                                 * (predictor.h) */
     enum model_option must[FAMILY_OPTIONS], may[FAMILY_OPTIONS];        /* options that all its models have besides
                                                  * those of the defaults; that its models have or not */
     struct program program[FAMILY_PROGRAMS];    /* of a model the first whose option the model has */

@@ -131,6 +131,12 @@ static const struct safetensors_entry *weights_find(const struct weights *weight
     return e || !prefixed ? e : find_exactly(weights, dot + 1, in);
 }
 
+bool weights_have(const struct weights *weights, const char *name)
+{
+    const struct safetensors *file;
+    return weights_find(weights, name, &file) != NULL;
+}
+
 struct shape_text { char text[96]; };
 
 static struct shape_text shape_text(int ndim, const int64_t dim[])

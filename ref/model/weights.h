@@ -34,6 +34,9 @@ enum error_code weights_open(struct weights *, const char *dir, struct error *);
 enum error_code weights_open_file(struct weights *, const char *path, struct error *);
 void weights_close(struct weights *);
 
+/** Whether files have a tensor of this name. */
+bool weights_have(const struct weights *, const char *name);
+
 /**
  * Read a box of a logical parameter from its parts.
  * @param suffix         "" for the weights.

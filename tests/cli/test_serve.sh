@@ -195,10 +195,35 @@ test_wrong_drafts() {
     run $words --take ratio;                expect_status 2; expect_error '--take: is for --draft'
     run $words --draft tiny --ngram 2;      expect_status 2; expect_error '--ngram: is for --draft ngram'
     run $words --draft ./none;              expect_status 1; expect_error '--draft ./none: there is no such folder'
-    run $words --draft none;                expect_status 2; expect_error '--draft none: is neither ngram, nor a folder'
+    run $words --draft none;                expect_status 2; expect_error '--draft none: is neither ngram, nor mtp, nor a folder'
     run $words --draft mixtral-tiny;        expect_status 2; expect_error '--draft mixtral-tiny is a mixture'
     run $words --draft gpt2;                expect_status 2; expect_error '--draft gpt2 has 50257 tokens; the model'
     run $words --draft tiny:S=8;            expect_status 2; expect_error '--draft tiny:S=8 has 8 positions'
+    run $words --draft mtp;                 expect_status 2; expect_error '--draft mtp: not with --model: its family has no layer'
+    words="${words/--model tiny/--model deepseek-v3-tiny} --draft mtp"
+    run $words --cp 2;                      expect_status 2; expect_error '--draft mtp: not with --cp: a device has the stream'
+    run $words --host-blocks 9;             expect_status 2; expect_error '--draft mtp: not with --host-blocks: blocks go'
+    run $words --dp 2 --prompt-replicas 1 --host-blocks 9;   expect_status 2; expect_error '--draft mtp: not with --prompt-replicas'
+}
+
+# The layer behind the last of a released model's file proposes, on every mesh, and answers stay.
+test_a_layer_that_predicts() {
+    local words='--draw lmsys --scale 0.1 --rate 20000 --requests 5 --temperature 0 --shared-prefix 5 --block 2' mesh
+    mkdir -p v3
+    cp "$top/golden/predictor.safetensors" v3/model.safetensors
+    cat >v3/config.json <<'END'
+{ "model_type": "deepseek_v3", "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 23, "hidden_size": 16, "intermediate_size": 20,
+  "moe_intermediate_size": 6, "num_hidden_layers": 2, "num_nextn_predict_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 2,
+  "n_shared_experts": 1, "n_routed_experts": 6, "routed_scaling_factor": 1.5, "kv_lora_rank": 6, "q_lora_rank": 8, "qk_rope_head_dim": 4,
+  "v_head_dim": 5, "qk_nope_head_dim": 6, "n_group": 3, "topk_group": 2, "num_experts_per_tok": 2, "first_k_dense_replace": 1,
+  "norm_topk_prob": true, "max_position_embeddings": 64, "rms_norm_eps": 1e-6, "rope_theta": 10000, "hidden_act": "silu" }
+END
+    run serve --model v3 $words --answers plain;    expect_status 0
+    for mesh in '' '--tp 2 --dp 2' '--pp 2 --chunk 3'; do
+        run serve --model v3 $words $mesh --draft mtp --answers other $exactly
+        expect_status 0; expect_silent; expect_out 'by its own layer'; expect_same <(ids plain) <(ids other)
+    done
+    run serve --model "$top/golden/packed/numbers" $words --draft mtp;   expect_status 2
 }
 
 # Models whose weights are packed integers answer as their numbers do.
@@ -223,4 +248,4 @@ test_not_enough() {
 
 run_tests test_as_sample test_any_mesh_and_order test_shared_work test_times test_stops test_stream test_wrong_traces \
           test_refused test_proposals test_plan_ahead test_time_of_lengths test_simulated test_wrong_drafts test_packed_weights \
-          test_not_enough
+          test_a_layer_that_predicts test_not_enough

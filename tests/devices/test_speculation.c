@@ -1,9 +1,12 @@
 /* Speculative decoding on devices: with rule `same` every answer is the one without proposals, on every mesh; with rule
- * `ratio` the answers of many seeds have the model's distribution, over all texts of a small vocabulary.
+ * `ratio` the answers of many seeds have the model's distribution, over all texts of a small vocabulary.  A layer that
+ * predicts proposes what it does when all is computed again for each proposal.
  * ranks: 1 2 4
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/serve/engine.h"
+#include "ref/model/predictor.h"
+#include "ref/text/sampling.h"
 #include <math.h>
 
 enum { REQUESTS = 8, LONGEST = 24 };
@@ -162,6 +165,166 @@ static void test_its_own_draft(void **state)
     ASSERT_ALL(c.tokens == c.taken + passes, "%d tokens in %d passes", (int)c.tokens, (int)passes);
 }
 
+/* ---- a layer that predicts --------------------------------------------------------------------------------------- */
+
+/* A mixture whose family has such a layer. */
+static struct plan predicting_plan(int dp, int tp, int pp)
+{
+    struct plan p = serving_plan(dp, tp, pp);
+    int64_t batch;
+    ASSERT_ALL(model_config_preset(&p.model, &batch, "deepseek-v3-tiny:L=4,V=16", &err) == OK, "%s", err.text);
+    p.model.S = LONGEST, p.model.exact = true, p.dispatch = "here";
+    p.model.mixture.balance_coefficient = p.model.mixture.z_coefficient = p.model.mixture.sequence_coefficient = 0;
+    return p;
+}
+
+/* One request alone: its answer is known, and of each place what the model says. */
+struct alone {
+    struct transformer model;           /* after a pass over prompt and answer */
+    struct predictor predictor;         /* of it */
+    const struct request *request;
+    const int32_t *token;               /* [tokens] prompt and answer */
+    int64_t tokens, V;
+    struct proposal_counts counts;      /* so far */
+    bool fails;                         /* something could not be computed, on the device that has the answers */
+};
+
+/* Propose behind `count` tokens, with everything computed again, and count what the model takes.
+ * @return how many it takes. */
+static int64_t propose_alone(struct alone *alone, int64_t count, int64_t most, double *p, double *q)
+{
+    struct predictor *const predictor = &alone->predictor;
+    const int64_t left = alone->tokens - count - 1, n = left < most ? left : most;
+    struct tensor hidden = tensor_rows_of(alone->model.lnf, 0, count - 1);
+    const int32_t *next = alone->token + 1;
+    int32_t proposed[PROPOSALS_MOST];
+    int64_t rows = count - 1, taken = 0;
+    struct past past;
+    alone->fails |= past_open(&past, &predictor->block, LONGEST, &err) != OK;
+    for (int64_t i = 0; i < n && !alone->fails; i++) {
+        const struct place_numbers at = place_numbers_of(alone->request->how.seed,
+                                                         count - alone->request->prompt.count + i);
+        const struct proposal proposal = { NO_PROPOSAL, q };
+        alone->fails |= predictor_continue(predictor, &past, hidden, next, rows, &err) != OK ||
+                        sampling_distribution(&alone->request->how, predictor->block.logits, rows - 1, q, &err) != OK;
+        if (alone->fails) break;
+        proposed[i] = sampling_draw(q, alone->V, proposal_number(RULE_SAME, &at));
+        hidden = tensor_rows_of(predictor->block.lnf, rows - 1, 1), next = &proposed[i], rows = 1;
+        if (taken < i) continue;
+        alone->fails |= sampling_distribution(&alone->request->how, alone->model.logits, count - 1 + i, p, &err) != OK;
+        alone->counts.tested++, alone->counts.expected += proposal_chance(RULE_SAME, p, alone->V, proposal);
+        taken += proposed[i] == alone->token[count + i];
+    }
+    past_close(&past);
+    alone->counts.proposed += n > 0 ? n : 0, alone->counts.taken += taken;
+    return taken;
+}
+
+static void count_alone(struct alone *alone, int64_t most)
+{
+    double loss, p[64], q[64];
+    alone->fails |= transformer_forward(&alone->model, alone->token, alone->token, 1, alone->tokens, &loss, &err) != OK;
+    /* The first token comes with the prompt. */
+    for (int64_t count = alone->request->prompt.count + 1; count < alone->tokens && !alone->fails;)
+        count += 1 + propose_alone(alone, count, most, p, q);
+}
+
+/* Prompts that begin alike, without stop tokens. */
+static struct requests prompts_alike(struct asked *a, const struct plan *p)
+{
+    const struct requests all = make_requests(a, p);
+    for (int r = 0; r < REQUESTS; r++) {
+        a->request[r].stop.count = 0;
+        for (int i = 0; i < 5; i++) a->token[r][i] = (int32_t)(7 + i);
+    }
+    return all;
+}
+
+static struct proposal_counts counts_of(const struct serving_record *record)
+{
+    struct proposal_counts sum = { 0 };
+    for (int64_t r = 0; r < record->replicas && test_rank == 0; r++) {
+        const struct proposal_counts *const c = &record->replica[r].proposals;
+        sum.proposed += c->proposed, sum.tested += c->tested, sum.taken += c->taken, sum.expected += c->expected;
+    }
+    return sum;
+}
+
+/* With room for all proposals, the engine's are those of each request alone.  Later requests find prefixes. */
+static void check_proposals(const struct plan *p, const struct requests *requests, const struct serving_record *plain)
+{
+    enum { MOST = 3 };
+    struct serving_limits wide = tight;
+    struct serving_record record;
+    struct alone alone = { .V = p->model.V };
+    int32_t token[LONGEST];
+    for (int r = 0; r < REQUESTS; r++) requests->at[r].arrival = r / 2 * request_arrival(1);
+    const struct speculation how = { .most = MOST, .rule = RULE_SAME, .config = &p->model, .module = true,
+                                     .seed = p->seed };
+    wide.blocks = 200, wide.step_tokens = 300;
+    serve(p, requests, &how, &wide, false, &record);
+    const struct proposal_counts engine = counts_of(&record);
+    ASSERT_ALL(transformer_open(&alone.model, &p->model, F32, p->seed, &err) == OK, "%s", err.text);
+    ASSERT_ALL(predictor_open(&alone.predictor, &p->model, F32, p->seed, &err) == OK, "%s", err.text);
+    int64_t shared = 0;
+    for (int r = 0; r < REQUESTS && test_rank == 0; r++) {
+        const struct request *const one = &requests->at[r];
+        memcpy(token, one->prompt.id, (size_t)one->prompt.count * sizeof *token);
+        memcpy(token + one->prompt.count, plain->token + plain->first[r],
+               (size_t)plain->answer[r].tokens * sizeof *token);
+        alone.request = one, alone.token = token, alone.tokens = one->prompt.count + plain->answer[r].tokens;
+        count_alone(&alone, MOST);
+        shared += record.answer[r].shared;
+    }
+    const struct proposal_counts c = alone.counts;
+    predictor_close(&alone.predictor), transformer_close(&alone.model), serving_record_free(&record);
+    ASSERT_ALL(!alone.fails, "%s", err.text);
+    ASSERT_ALL(test_rank > 0 || (c.tested == engine.tested && c.taken == engine.taken && c.proposed == engine.proposed),
+               "%d proposed, %d tested, %d taken; alone %d, %d, %d", (int)engine.proposed, (int)engine.tested,
+               (int)engine.taken, (int)c.proposed, (int)c.tested, (int)c.taken);
+    ASSERT_ALL(test_rank > 0 || fabs(c.expected - engine.expected) < 1e-9,
+               "by the formula %.12f are taken; alone %.12f", engine.expected, c.expected);
+    ASSERT_ALL(test_rank > 0 || (c.tested > 20 && shared > 0), "%d proposals and %d shared tokens are too few",
+               (int)c.tested, (int)shared);
+}
+
+static void check_predicting(struct plan p)
+{
+    struct asked asked;
+    struct serving_record plain, other;
+    char plan[300], what[40] = "";
+    int64_t tokens = 0;
+    const struct requests requests = prompts_alike(&asked, &p);
+    const struct speculation none = { .most = 0 };
+    describe(&p, plan, sizeof plan);
+    serve(&p, &requests, &none, &tight, false, &plain);
+    for (int rule = RULE_SAME; rule <= RULE_RATIO; rule++) {
+        const struct speculation how = { .most = 3, .rule = (enum proposal_rule)rule, .config = &p.model,
+                                         .module = true, .seed = p.seed };
+        serve(&p, &requests, &how, &tight, true, &other);
+        const bool same = test_rank > 0 || rule == RULE_RATIO || same_answers(&plain, &other, what, sizeof what);
+        ASSERT_ALL(same, "%s: %s has another answer with proposals", plan, what);
+        const bool right = test_rank > 0 || (right_of(&other, &tokens) == tokens && tokens > 0);
+        ASSERT_ALL(right, "%s: of %d tokens not all are right, %s", plan, (int)tokens, other.answer[0].verdict.why);
+        note_counts(&other);
+        serving_record_free(&other);
+    }
+    check_proposals(&p, &requests, &plain);
+    serving_record_free(&plain);
+}
+
+static void test_a_layer_predicts(void **state)
+{
+    (void)state;
+    tested = taken = preempted = 0;
+    FOR_MESHES(dp, tp, pp) {
+        struct plan p = predicting_plan(dp, tp, pp);
+        if (plan_check(&p, &err) == OK && serving_takes(&p, &tight, &err) == OK) check_predicting(p);
+    }
+    ASSERT_ALL(test_rank > 0 || (taken > 0 && taken < tested && preempted > 0),
+               "%d of %d proposals were taken, and %d requests preempted", (int)taken, (int)tested, (int)preempted);
+}
+
 /* ---- the distribution -------------------------------------------------------------------------------------------- */
 
 enum { WORDS = 3, ANSWER = 4, TEXTS = 81, SEEDS = 4000 };
@@ -233,26 +396,43 @@ static void check_distribution(const struct plan *p, const struct speculation *h
                "%.1f of %d: the models are too much alike, or too different", c.expected, (int)c.tested);
 }
 
-static void test_the_distribution_stays(void **state)
+/* A model of few words, with an n-gram and a draft model, or with its own layer. */
+static void check_words(const struct plan *p, const struct model_config *draft)
 {
-    (void)state;
-    struct plan p = serving_plan(test_size, 1, 1);
     static char name[] = "r";
     static int32_t prompt[] = { 1, 2 };
     double probability[TEXTS];
     struct transformer model;
-    p.model.V = WORDS, p.model.exact = false;
     const struct sampling how = { .temperature = COLD, .top_p = 1 };
-    const struct model_config draft = draft_of(&p);
     for (int i = 0; i < SEEDS; i++)
         many[i] = (struct request){ .name = name, .prompt = { prompt, 2, 2 }, .most = ANSWER,
                                     .how = { COLD, 0, 1, (uint64_t)i } };
-    ASSERT_ALL(transformer_open(&model, &p.model, F32, p.seed, &err) == OK, "%s", err.text);
+    ASSERT_ALL(transformer_open(&model, &p->model, F32, p->seed, &err) == OK, "%s", err.text);
     enumerate_texts(&model, &how, prompt, probability);
     transformer_close(&model);
-    check_distribution(&p, &(struct speculation){ .most = 3, .rule = RULE_RATIO, .longest = 2 }, probability);
-    check_distribution(&p, &(struct speculation){ .most = 3, .rule = RULE_RATIO, .config = &draft, .seed = 5 },
-                       probability);
+    if (draft) {
+        check_distribution(p, &(struct speculation){ .most = 3, .rule = RULE_RATIO, .longest = 2 }, probability);
+        check_distribution(p, &(struct speculation){ .most = 3, .rule = RULE_RATIO, .config = draft, .seed = 5 },
+                           probability);
+    } else check_distribution(p, &(struct speculation){ .most = 3, .rule = RULE_RATIO, .config = &p->model,
+                                                        .module = true, .seed = p->seed }, probability);
+}
+
+static void test_the_distribution_stays(void **state)
+{
+    (void)state;
+    struct plan p = serving_plan(test_size, 1, 1);
+    p.model.V = WORDS, p.model.exact = false;
+    const struct model_config draft = draft_of(&p);
+    check_words(&p, &draft);
+}
+
+static void test_the_distribution_stays_with_a_layer(void **state)
+{
+    (void)state;
+    struct plan p = predicting_plan(test_size, 1, 1);
+    p.model.L = 2, p.model.V = WORDS, p.model.exact = false;
+    check_words(&p, NULL);
 }
 
 static void test_refused_drafts(void **state)
@@ -272,7 +452,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         MPI_TEST(test_every_mesh), MPI_TEST(test_its_own_draft), MPI_TEST(test_the_distribution_stays),
-        MPI_TEST(test_refused_drafts),
+        MPI_TEST(test_a_layer_predicts),
+        MPI_TEST(test_the_distribution_stays_with_a_layer), MPI_TEST(test_refused_drafts),
     };
     return MPI_RUN("speculation", tests);
 }

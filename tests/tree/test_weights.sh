@@ -4,11 +4,11 @@
 
 # Each plan has a copy of struct model_config, so config.h is in most objects, and kinds.h names what is only a number there.
 : "${BUILD:=build}"
-limits='ref/model/config.h 478
+limits='ref/model/config.h 480
 ref/model/kinds.h 98
-ref/model/params.h 126
-ref/model/options.def 40
-ref/model/node.h 40
+ref/model/params.h 127
+ref/model/options.def 41
+ref/model/node.h 41
 ref/model/op.h 248
 ref/model/families/families.def 8
 ref/model/transformer.h 191

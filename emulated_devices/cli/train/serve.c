@@ -14,6 +14,7 @@
 #include "ref/io/document.h"
 #include "ref/io/figures.h"
 #include "ref/io/output.h"
+#include "ref/model/predictor.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,9 +103,9 @@ const struct option serve_options[] = {
       .help = "the first N of dp replicas compute prompts alone, and send first tokens and pages to the others; 0: all "
               "compute both" },
     { .kind = OPTION_HEADING, .help = "Speculative decoding" },
-    { "--draft", "ngram|DIR|NAME", OPTION_STRING, &words.draft,
-      .help = "who proposes next tokens, which the model then computes together: what followed the last tokens before, "
-              "or a smaller model with the same tokens" },
+    { "--draft", "ngram|mtp|DIR|NAME", OPTION_STRING, &words.draft,
+      .help = "who proposes next tokens, which the model then computes together: what followed the last tokens before; "
+              "the model's own layer that predicts a further token; or a smaller model with the same tokens" },
     { "--proposals", "N", OPTION_INT, &words.proposals, .min = 1, .max = PROPOSALS_MOST,
       .given = &words.proposals_given, .help = "with --draft: tokens that are proposed at a time" },
     { "--ngram", "N", OPTION_INT, &words.ngram, .min = 1, .max = 1e6, .given = &words.ngram_given,
@@ -258,7 +259,8 @@ static enum error_code open_draft(struct serve_run *run, struct error *err)
     enum error_code e = folder ? checkpoint_open(&run->draft, words.draft, err) : OK;
     if (!e && folder) e = checkpoint_config(&run->draft, &run->draft_config, err);
     if (!e && !folder && model_config_preset(&run->draft_config, &batch, words.draft, err) != OK)
-        return fail(err, ERR_USAGE, "%s: is neither ngram, nor a folder, nor a preset of --model", words.draft);
+        return fail(err, ERR_USAGE, "%s: is neither ngram, nor mtp, nor a folder, nor a preset of --model",
+                    words.draft);
     struct model_config *const c = &run->draft_config;
     c->dropout_embedding = c->dropout_residual = c->dropout_attention = 0;
     const struct plan *const p = &run->options->plan;
@@ -267,13 +269,32 @@ static enum error_code open_draft(struct serve_run *run, struct error *err)
     return e;
 }
 
+/* A layer of the model reads the stream of all tokens before an answer's, as one device has computed it. */
+static enum error_code check_module(const struct plan *plan, struct error *err)
+{
+    const struct { bool asked; const char *flag, *why; } refused[] = {
+        { !predictor_serves(&plan->model), "--model", "its family has no layer that predicts a further token" },
+        { plan->mesh.size[CP] > 1, "--cp", "a device has the stream of some tokens alone" },
+        { words.prompt_replicas > 0, "--prompt-replicas", "pages travel without the stream of their tokens" },
+        { words.host_blocks > 0, "--host-blocks", "blocks go to the host without the stream of their tokens" },
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        if (refused[i].asked) return fail(err, ERR_PLAN, "mtp: not with %s: %s", refused[i].flag, refused[i].why);
+    return OK;
+}
+
 static enum error_code open_proposals(struct serve_run *run, struct error *err)
 {
     struct speculation *const s = &run->job.speculation;
+    const struct train_options *const o = run->options;
     if (words.draft == NULL) return OK;
-    *s = (struct speculation){ .most = words.proposals, .longest = words.ngram, .seed = run->options->plan.seed,
+    *s = (struct speculation){ .most = words.proposals, .longest = words.ngram, .seed = o->plan.seed,
                                .rule = strcmp(words.take, "ratio") == 0 ? RULE_RATIO : RULE_SAME };
     if (strcmp(words.draft, "ngram") == 0) return OK;
+    if (strcmp(words.draft, "mtp") == 0) {
+        s->module = true, s->config = &o->plan.model, s->saved = o->model_dir ? &o->saved : NULL;
+        return fail_about(err, check_module(&o->plan, err), "--draft");
+    }
     const enum error_code e = open_draft(run, err);
     s->config = &run->draft_config, s->saved = run->draft.dir ? &run->draft : NULL;
     return fail_about(err, e, "--draft");

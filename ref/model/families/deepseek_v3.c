@@ -28,7 +28,7 @@ const struct family family_deepseek_v3 = {
     .name = "deepseek_v3", .title = "a DeepSeek", .architecture = "DeepseekV3ForCausalLM",
     .without_head = "DeepseekV3Model",
     .defaults = &defaults, .keys = keys, .finish = deepseek_finish, .write = deepseek_to_json,
-    .naming = &deepseek_v2_naming, .must = { HAS_SHARED_EXPERTS },
+    .naming = &deepseek_v2_naming, .predicts = true, .must = { HAS_SHARED_EXPERTS },
     .may = { HAS_NEIGHBOURS, HAS_LATENT_QUERIES, HAS_LATENT_BIASES, HAS_DENSE_LAYERS },
     .program = { { llama_embedding, deepseek_v2_block, llama_loss, deepseek_v2_dense_block } },
 };
