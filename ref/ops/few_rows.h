@@ -2,15 +2,22 @@
  * the matrix into an order of its own first.  For a handful of rows, such as those of an iteration of serving, this
  * copy takes longer than the product.
  *
+ * A matrix of a 16-bit format is read where it lies, too: TILE_W of its rows are widened at a time, in the cache, and
+ * all rows of X are multiplied with them.  Memory is read once, and the bits are those of a matrix widened before.
+ *
  * Each element is FN(dot) of a row of X and a row of W (reduce.h).  So its bits depend neither on the other rows, nor
  * on threads, nor on the processor.
  *
- * linear.c calls these functions.  No function returns an error code.
+ * linear.c and widened.c call these functions.  No function returns an error code; without memory for the widened rows
+ * the program is aborted, as in the BLAS.
  */
 #ifndef ORRERY_FEW_ROWS_H
 #define ORRERY_FEW_ROWS_H
 
+#include "ref/numeric/convert.h"
 #include "ref/ops/reduce.h"
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -97,23 +104,54 @@ static inline void FN(few_tiles)(struct FN(few_tile) t, int rows, int cols)
     }
 }
 
-/* Y [N,O] = X [N,I] W [O,I]^T, or Y += that; ldy is the distance of Y's rows.  While a strip of W is multiplied, the
- * next one comes into the cache, in equal parts beside each tile. */
-static inline void FN(few_rows)(int64_t N, int64_t O, int64_t I, const real *X, const real *W, bool add, real *Y,
+/* A matrix, [O,I] in any format of numbers, and room for some of its rows where that is not `real`. */
+struct FN(few_matrix) { const char *data; enum dtype format; int64_t O, I; };
+
+static inline const char *FN(few_at)(const struct FN(few_matrix) *W, int64_t o)
+{
+    return W->data + (size_t)(o * W->I) * dtype_size(W->format);
+}
+
+/* Room for the rows of a tile, for one thread; NULL: the matrix has reals already. */
+static inline real *FN(few_room)(const struct FN(few_matrix) *W)
+{
+    if (W->format == REAL_DTYPE) return NULL;
+    const size_t bytes = (size_t)(TILE_W * W->I) * sizeof(real);
+    real *const room = aligned_alloc(CACHE_LINE, (bytes + CACHE_LINE) / CACHE_LINE * CACHE_LINE);
+    if (room == NULL) fprintf(stderr, "orrery: no memory for %zu bytes of widened rows\n", bytes), abort();
+    return room;
+}
+
+/* All rows of X and the TILE_W rows of W from o on.  Meanwhile the next ones come into the cache, in equal parts beside
+ * each tile. */
+static inline void FN(few_strip)(const struct FN(few_matrix) *W, int64_t o, real *room, int64_t N, const real *X,
+                                 bool add, real *Y, int64_t ldy)
+{
+    const int64_t I = W->I, tiles = (N + TILE_X - 1) / TILE_X, steps = I / LANES;
+    const int64_t strip = TILE_W * I * (int64_t)dtype_size(W->format) / CACHE_LINE,
+                  lines = strip / (tiles * steps + 1) + 1;
+    const int cols = W->O - o < TILE_W ? (int)(W->O - o) : TILE_W;
+    if (room) convert_numbers(room, REAL_DTYPE, FN(few_at)(W, o), W->format, cols * I);
+    const real *const w = room ? room : (const real *)FN(few_at)(W, o);
+    for (int64_t n = 0, loaded = 0; n < N; n += TILE_X, loaded += lines * steps) {
+        const struct FN(few_tile) t = {
+            I, X + n * I, w, add, Y + n * ldy + o, ldy, FN(few_at)(W, o + TILE_W) + loaded * CACHE_LINE,
+            loaded < strip && o + 2 * TILE_W <= W->O ? (int)lines : 0 };
+        FN(few_tiles)(t, N - n < TILE_X ? (int)(N - n) : TILE_X, cols);
+    }
+}
+
+/* Y [N,O] = X [N,I] W [O,I]^T, or Y += that; ldy is the distance of Y's rows. */
+static inline void FN(few_rows)(const struct FN(few_matrix) *W, int64_t N, const real *X, bool add, real *Y,
                                 int64_t ldy)
 {
-    const int64_t tiles = (N + TILE_X - 1) / TILE_X, steps = I / LANES;
-    const int64_t strip = TILE_W * I * (int64_t)sizeof(real) / CACHE_LINE, lines = strip / (tiles * steps + 1) + 1;
-
-    #pragma omp parallel for schedule(static)
-    for (int64_t o = 0; o < O; o += TILE_W)
-        for (int64_t n = 0, loaded = 0; n < N; n += TILE_X, loaded += lines * steps) {
-            const struct FN(few_tile) t = {
-                I, X + n * I, W + o * I, add, Y + n * ldy + o, ldy,
-                (const char *)(W + (o + TILE_W) * I) + loaded * CACHE_LINE,
-                loaded < strip && o + 2 * TILE_W <= O ? (int)lines : 0 };
-            FN(few_tiles)(t, N - n < TILE_X ? (int)(N - n) : TILE_X, O - o < TILE_W ? (int)(O - o) : TILE_W);
-        }
+    #pragma omp parallel
+    {
+        real *const room = FN(few_room)(W);
+        #pragma omp for schedule(static)
+        for (int64_t o = 0; o < W->O; o += TILE_W) FN(few_strip)(W, o, room, N, X, add, Y, ldy);
+        free(room);
+    }
 }
 
 #endif

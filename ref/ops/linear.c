@@ -11,7 +11,8 @@
  *           `first` on are used.  Forward does not change the others; accumulate: backward for the input adds to dX
  * Rounding  the BLAS chooses the order inside a product: it may depend on shape and threads, so results agree within
  *           gamma_n * sum |a||b| (n = I + 1 forward, O for dX, N + 1 for dW), not bit for bit.  db sums rows in order.
- *           Few rows and a large W: few_rows.h multiplies them forward, in a fixed order.
+ *           Few rows and a large W: few_rows.h multiplies them forward, in a fixed order.  Then W may be of a 16-bit
+ *           format, and is read as the same numbers.
  * Called    ref/ops/ops.def lists the operations.  Files of ref/model/ call them for one device; devices call each as
  *           dev_NAME (device/compute.h).  No function returns an error code.
  * Speed     Y is set to b and the product is added to it: otherwise the BLAS would need the same pass to write zeros.
@@ -32,21 +33,22 @@ static void FN(fill_rows)(struct tensor Y, int64_t first, struct tensor b)
 }
 
 /* Y [N,O] = X [N,I] W [O,I]^T, or Y += that; ldy is the distance of Y's rows. */
-static void FN(rows_times)(int64_t N, int64_t O, int64_t I, const real *X, const real *W, bool add, real *Y,
-                           int64_t ldy)
+static void FN(rows_times)(struct tensor X, struct tensor W, bool add, real *Y, int64_t ldy)
 {
-    if (FN(few_rows_suit)(N, O, I)) FN(few_rows)(N, O, I, X, W, add, Y, ldy);
-    else FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, X, I, W, I, add, Y, ldy);
+    const int64_t N = tensor_rows(X), O = tensor_rows(W), I = tensor_cols(W);
+    const struct FN(few_matrix) few = { W.data, W.dtype, O, I };
+    if (FN(few_rows_suit)(N, O, I)) FN(few_rows)(&few, N, CONST_DATA(X), add, Y, ldy);
+    else FN(gemm)(AS_IS, TRANSPOSED, N, O, I, 1, CONST_DATA(X), I, CONST_DATA(W), I, add, Y, ldy);
 }
 
 void FN(linear_forward_columns)(struct tensor Y, int64_t first, struct tensor X, struct tensor W, struct tensor b)
 {
-    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y), width = tensor_rows(W);
-    assert(tensor_rows(Y) == N && first >= 0 && first + width <= O && tensor_cols(W) == I);
-    assert(!tensor_present(b) || tensor_count(b) == width);
+    assert(tensor_rows(Y) == tensor_rows(X) && first >= 0 && first + tensor_rows(W) <= tensor_cols(Y) &&
+           tensor_cols(W) == tensor_cols(X));
+    assert(!tensor_present(b) || tensor_count(b) == tensor_rows(W));
 
     if (tensor_present(b)) FN(fill_rows)(Y, first, b);
-    FN(rows_times)(N, width, I, CONST_DATA(X), CONST_DATA(W), tensor_present(b), DATA(Y) + first, O);
+    FN(rows_times)(X, W, tensor_present(b), DATA(Y) + first, tensor_cols(Y));
 }
 
 void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struct tensor b)
@@ -57,10 +59,9 @@ void FN(linear_forward)(struct tensor Y, struct tensor X, struct tensor W, struc
 
 void FN(linear_forward_add)(struct tensor Y, struct tensor X, struct tensor W)
 {
-    const int64_t N = tensor_rows(X), I = tensor_cols(X), O = tensor_cols(Y);
-    assert(tensor_rows(Y) == N && tensor_rows(W) == O && tensor_cols(W) == I);
+    assert(tensor_rows(Y) == tensor_rows(X) && tensor_rows(W) == tensor_cols(Y) && tensor_cols(W) == tensor_cols(X));
 
-    FN(rows_times)(N, O, I, CONST_DATA(X), CONST_DATA(W), true, DATA(Y), O);
+    FN(rows_times)(X, W, true, DATA(Y), tensor_cols(Y));
 }
 
 void FN(linear_backward_input_columns)(struct tensor dX, struct tensor dY, int64_t first, struct tensor W,

@@ -5,13 +5,14 @@
  * gradients of weights may be.  Results may overwrite operands, because those were copied.  All 16-bit formats share
  * these functions; their tables differ only in the format.
  *
- * ops.def makes all of them but four.  Those, OPERATION_BY_HAND, must not touch all of a tensor: they stand first.
+ * ops.def makes all of them but seven.  Those, OPERATION_BY_HAND, must not touch all of a tensor: they stand first.
  *
  * The copies are in host memory for one call: they stand for registers of the emulated device, not for its memory.  If
  * the machine is out of memory, the program is aborted, as in the BLAS.
  */
 #include "ref/ops/ops.h"
 #include "ref/numeric/convert.h"
+#include "ref/ops/few_rows.h"
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,6 +72,14 @@ static T changed(struct scratch *scratch, T Y)
     return copy;
 }
 
+/* Results, in functions whose scratch is s. */
+#define WIDEN_OUT(x, ...) x = room(&s, x);
+#ifdef STORES_SUMS
+#define WIDEN_SUM_OUT(x, ...)
+#else
+#define WIDEN_SUM_OUT WIDEN_OUT
+#endif
+
 /* A statistic, which an operation writes in place. */
 static T fp32_already(T X)
 {
@@ -109,6 +118,39 @@ static void embedding_forward(T Y, T ids, T W, int64_t first, bool accumulate)
     widened_finish(&s);
 }
 
+/* ---- linear: a large matrix is not copied for few rows ----------------------------------------------------------- */
+
+/* The matrix that rows are multiplied with: the tensor itself where few_rows.h widens its rows as it reads them. */
+static T widened_factor(struct scratch *scratch, T X, T W)
+{
+    const bool in_place = WIDE_SUMS == F32 && FN(few_rows_suit)(tensor_rows(X), tensor_rows(W), tensor_cols(W));
+    return in_place ? W : wide(scratch, W);
+}
+
+static void linear_forward(T Y, T X, T W, T b)
+{
+    struct scratch s = { 0 };
+    WIDEN_SUM_OUT(Y)
+    WIDE_OPS.linear_forward(Y, wide(&s, X), widened_factor(&s, X, W), wide(&s, b));
+    widened_finish(&s);
+}
+
+static void linear_forward_add(T Y, T X, T W)
+{
+    struct scratch s = { 0 };
+    WIDE_OPS.linear_forward_add(changed(&s, Y), wide(&s, X), widened_factor(&s, X, W));
+    widened_finish(&s);
+}
+
+static void linear_forward_part(T Y, T X, T x_top, T W, T w_top, T b)
+{
+    struct scratch s = { 0 };
+    WIDEN_SUM_OUT(Y)
+    WIDE_OPS.linear_forward_part(Y, wide(&s, X), wide(&s, x_top), widened_factor(&s, X, W), wide(&s, w_top),
+                                 wide(&s, b));
+    widened_finish(&s);
+}
+
 /* ---- linear: some columns of a matrix ---------------------------------------------------------------------------- */
 
 /* Copy some columns of a matrix to a matrix in fp32; and back, rounded. */
@@ -134,7 +176,7 @@ static void linear_forward_columns(T Y, int64_t first, T X, T W, T b)
 {
     struct scratch s = { 0 };
     const T y = wide_columns(&s, Y, first, tensor_rows(W), false);
-    WIDE_OPS.linear_forward(y, wide(&s, X), wide(&s, W), wide(&s, b));
+    WIDE_OPS.linear_forward(y, wide(&s, X), widened_factor(&s, X, W), wide(&s, b));
     store_columns(Y, first, y), widened_finish(&s);
 }
 
@@ -157,12 +199,6 @@ static void linear_backward_weight_columns(T dW, T dY, int64_t first, T X)
 /* ---- all others -------------------------------------------------------------------------------------------------- */
 
 #define WIDEN(item) WIDEN_##item
-#define WIDEN_OUT(x, ...) x = room(&s, x);
-#ifdef STORES_SUMS
-#define WIDEN_SUM_OUT(x, ...)
-#else
-#define WIDEN_SUM_OUT WIDEN_OUT
-#endif
 #define WIDEN_INOUT(x, ...) x = changed(&s, x);
 #define WIDEN_IN(x, ...) x = wide(&s, x);
 #define WIDEN_STAT_OUT(x, ...) x = fp32_already(x);

@@ -6,6 +6,7 @@
  */
 #include "ref/io/safetensors.h"
 #include "tests/ref/test_ops.h"
+#include <omp.h>
 
 static const enum dtype narrow_formats[] = { BF16, F16 };
 #define FOR_NARROW(t, op)                                                                       \
@@ -79,6 +80,32 @@ static void linear(void **state)
             if (bias) expect_stored("db", db, d_b);
             check_guards_and_free();
         }
+}
+
+/* Few rows of a large matrix, which is not copied: its rows do not fill the last tile, nor its columns the last lanes.
+ * The bits are those of the copied matrix, with one thread as with three. */
+static void linear_few_rows(void **state)
+{
+    (void)state;
+    const int64_t N = 6, I = 515, O = 513;
+    const int before = omp_get_max_threads();
+    FOR_NARROW(t, op) {
+        CASE("linear %s, few rows of a large matrix", dtype_name(t));
+        const struct tensor X = fill(matrix(t, N, I), 1, "x"), W = fill(matrix(t, O, I), 1, "w"),
+                            b = fill(vector(t, O), 1, "b"), none = tensor_none;
+        const struct tensor x = widened(X), w = widened(W), y = matrix(F32, N, O);
+        const struct tensor Y = matrix(t, N, O), more = fill(matrix(t, N, O), 1, "y"), y_more = widened(more);
+        fp32->linear_forward(y, x, w, widened(b)), fp32->linear_forward_add(y_more, x, w);
+        for (int threads = 1; threads <= 3; threads += 2) {
+            omp_set_num_threads(threads);
+            op->linear_forward(Y, X, W, b), expect_stored("Y", Y, y);
+            op->linear_forward_part(Y, X, none, W, none, b), expect_stored("Y by parts", Y, y);
+            op->linear_forward_columns(Y, 0, X, W, b), expect_stored("Y by columns", Y, y);
+        }
+        op->linear_forward_add(more, X, W), expect_stored("Y added to", more, y_more);
+        omp_set_num_threads(before);
+        check_guards_and_free();
+    }
 }
 
 /* Of the whole numbers here every sum is exact, in fp32 and as it is stored:
@@ -467,9 +494,9 @@ int main(void)
 {
     fp32 = ops_for(F32);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_columns),
-            cmocka_unit_test(layernorm), cmocka_unit_test(attention), cmocka_unit_test(attention_in_parts),
-            cmocka_unit_test(attention_with_stored_scores),
+        cmocka_unit_test(table_is_whole), cmocka_unit_test(linear), cmocka_unit_test(linear_few_rows),
+        cmocka_unit_test(linear_columns), cmocka_unit_test(layernorm), cmocka_unit_test(attention),
+        cmocka_unit_test(attention_in_parts), cmocka_unit_test(attention_with_stored_scores),
         cmocka_unit_test(elementwise), cmocka_unit_test(embedding), cmocka_unit_test(cross_entropy),
             cmocka_unit_test(sums_are_fp32),
         cmocka_unit_test(as_pytorch_computes),

@@ -48,6 +48,8 @@ static const struct command topics[] = {
       bench_partial_topic },
     { "planners", "planners by layers: what their papers claim beside ours", bench_planners_topic },
     { "serving", "serving systems: what their papers claim beside ours", bench_serving_topic },
+    { "decoding", "a decoded token: matrices of 16 bits read in place, and meshes beside one device",
+      bench_decoding_topic },
     { "cluster", "schedulers of clusters: what their papers claim beside ours, in simulation", bench_cluster_topic },
     { "rl", "reinforcement learning: what its papers claim beside ours", bench_rl_topic },
     { "weather", "a step of a weather model on several meshes: memory, bytes, time, and the claims of its paper",

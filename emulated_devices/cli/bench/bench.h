@@ -10,7 +10,8 @@ command_fn bench_step_topic, bench_schedules_topic, bench_collectives_topic, ben
            bench_streams_topic, bench_check_topic, bench_published_topic,
            bench_plan_topic, bench_segments_topic, bench_lengths_topic, bench_sums_topic, bench_planners_topic,
             bench_serving_topic, bench_rl_topic, bench_cluster_topic, bench_paths_topic, bench_partial_topic,
-            bench_packing_topic, bench_recovery_topic, bench_recorder_topic, bench_weather_topic, bench_temporal_topic;
+            bench_packing_topic, bench_recovery_topic, bench_recorder_topic, bench_weather_topic, bench_temporal_topic,
+            bench_decoding_topic;
 
 #define BENCH_CLUSTER "h100-infiniband"         /* unless another is named: published figures are of such machines */
 
