@@ -26,7 +26,8 @@ struct bell;
 struct bells {
     struct bell *bell;                  /* [size], shared; NULL: no shared memory */
     int rank, size;                     /* this device, and all devices of the program */
-    bool crowded;                       /* the devices that ring for each other are more than the cores: patience.h */
+    int crowd;                          /* so many devices that ring for each other share a core: patience.h; 0 and 1:
+                                         * each has a core */
 };
 
 /** Make a bell for each device of the machine.  Collective over the communicator; waits yield the core.  Without shared

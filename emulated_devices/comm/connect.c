@@ -194,7 +194,7 @@ enum error_code transport_open(struct comm *comm, enum error_code local, struct 
     free(room);
     comm->cores = sharing.cores;
     /* MPI's messages need looks of both sides, between which no bell rings */
-    made.bells.crowded = made.near.devices == comm->size && sharing.crowded;
+    made.bells.crowd = made.near.devices == comm->size ? sharing.crowd : 1;
     made.synchronous = environment("ORRERY_SYNCHRONOUS", 0) != 0;
     made.delay = (uint64_t)(environment("ORRERY_DELAY", 0) * 1000);
     /* Each device has another seed, so delays differ from device to device. */

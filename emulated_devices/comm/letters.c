@@ -184,19 +184,22 @@ void letters_expect(struct comm *comm, struct half half)
     all->expected[all->expecteds++] = half;
 }
 
+/* Rings must be emptied, or senders could not go on: unexpected letters are copied. */
+static void empty_ring(struct comm *comm, int from)
+{
+    const struct near *near = &comm->transport->near;
+    size_t bytes;
+    for (const struct letter *l; (l = near_read(near, from, &bytes)) != NULL; near_drop(near, from))
+        if (!deliver(comm, from, l, bytes)) keep_stray(comm, from, l, bytes);
+}
+
 void letters_look(struct comm *comm)
 {
     struct transport *t = comm->transport;
     if (t->letters.waitings > 0) write_waiting(comm);
-    for (int from = 0; from < t->near.size && t->near.devices > 0; from++) {
-        size_t bytes;
-        const struct letter *l;
-        while (is_near(&t->near, from) && (l = near_read(&t->near, from, &bytes)) != NULL) {
-            /* Rings must be emptied, or senders could not go on: unexpected letters are copied. */
-            if (!deliver(comm, from, l, bytes)) keep_stray(comm, from, l, bytes);
-            near_drop(&t->near, from);
-        }
-    }
+    for (int word = 0; word < near_words(&t->near); word++)
+        for (uint64_t flags = near_flags(&t->near, word); flags != 0; flags &= flags - 1)
+            empty_ring(comm, 64 * word + __builtin_ctzll(flags));
 }
 
 /* Remove a slot's halves from one list. */

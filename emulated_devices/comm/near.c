@@ -15,6 +15,24 @@ struct ring {
     _Alignas(64) char data[RING_BYTES];
 };
 
+/* An inbox begins with a bit for each sender.  A look at these words costs less than one at a ring of each sender. */
+static size_t flag_bytes(const struct near *n) { return ((size_t)n->size + 63) / 64 * sizeof(uint64_t); }
+static size_t rings_at(const struct near *n) { return (flag_bytes(n) + 63) / 64 * 64; }
+
+/* The letter is written before the flag is raised.  A flag that is up has not been seen: its reader lowers it first and
+ * looks into the ring then. */
+static void raise_flag(const struct near *n, int rank)
+{
+    const uint64_t own = (uint64_t)1 << n->rank % 64;
+    if (!(atomic_load(n->flags[rank]) & own)) atomic_fetch_or(n->flags[rank], own);
+}
+
+uint64_t near_flags(const struct near *n, int word)
+{
+    atomic_uint_least64_t *const flags = (atomic_uint_least64_t *)n->inbox + word;
+    return atomic_load(flags) != 0 ? atomic_exchange(flags, 0) : 0;
+}
+
 /* Before each entry: the bytes of its letter; SKIP: the rest of the ring is empty. */
 struct entry { uint64_t bytes; char letter[]; };
 
@@ -42,6 +60,7 @@ bool near_write(const struct near *n, int rank, const void *head, size_t head_by
     if (rest_bytes > 0) memcpy(e->letter + head_bytes, rest, rest_bytes);
     /* The entry is complete before the counter tells of it. */
     atomic_store(&r->written, at + need);
+    raise_flag(n, rank);
     return true;
 }
 
@@ -72,15 +91,16 @@ struct near_place {
     uint64_t inbox;                     /* its place in the pool */
 };
 
-static size_t inbox_bytes(const struct near *n) { return sizeof(struct ring) * (size_t)n->size; }
+static size_t inbox_bytes(const struct near *n) { return rings_at(n) + sizeof(struct ring) * (size_t)n->size; }
 
 bool near_make(struct near *n, int rank, int size)
 {
     const size_t P = (size_t)size;
     *n = (struct near){ .base = calloc(P, sizeof *n->base), .to = calloc(P, sizeof *n->to),
-                        .from = calloc(P, sizeof *n->from), .place = calloc(P, sizeof *n->place),
+                        .from = calloc(P, sizeof *n->from), .flags = calloc(P, sizeof *n->flags),
+                        .place = calloc(P, sizeof *n->place),
                         .mapped = calloc(P, 2), .rank = rank, .size = size };
-    if (n->base && n->to && n->from && n->place && n->mapped) return true;
+    if (n->base && n->to && n->from && n->flags && n->place && n->mapped) return true;
     near_close(n);
     return false;
 }
@@ -89,8 +109,9 @@ bool near_make(struct near *n, int rank, int size)
 static void open_inbox(struct near *n)
 {
     n->inbox = pool_take(inbox_bytes(n));
+    if (n->inbox != NULL) memset(n->inbox, 0, flag_bytes(n));
     for (int i = 0; i < n->size && n->inbox != NULL; i++) {
-        struct ring *r = (struct ring *)n->inbox + i;
+        struct ring *r = (struct ring *)(n->inbox + rings_at(n)) + i;
         atomic_store(&r->written, 0), atomic_store(&r->read, 0);
     }
 }
@@ -127,8 +148,10 @@ static void keep_mutual(struct near *n, MPI_Comm comm)
     for (int i = 0; i < n->size; i++) {
         if (!told || !theirs[i]) unmap(n, i);
         if (n->base[i] == NULL) continue;
-        n->to[i] = (struct ring *)(n->base[i] + n->place[i].inbox) + n->rank;
-        n->from[i] = (struct ring *)n->inbox + i;
+        char *const theirs_at = n->base[i] + n->place[i].inbox;
+        n->flags[i] = (atomic_uint_least64_t *)theirs_at + n->rank / 64;
+        n->to[i] = (struct ring *)(theirs_at + rings_at(n)) + n->rank;
+        n->from[i] = (struct ring *)(n->inbox + rings_at(n)) + i;
         n->devices++;
     }
 }
@@ -151,6 +174,6 @@ void near_close(struct near *n)
     for (int i = 0; i < n->size && n->base != NULL; i++) unmap(n, i);
     if (n->inbox != NULL) pool_give(n->inbox, inbox_bytes(n));
     forget_lists(n);
-    free(n->base), free(n->to), free(n->from);
+    free(n->base), free(n->to), free(n->from), free(n->flags);
     *n = (struct near){ .inbox = NULL };
 }

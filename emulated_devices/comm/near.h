@@ -40,7 +40,8 @@ struct near {
     struct ring **to, **from;           /* [size] in its inbox, and in this device's; NULL: it is not near */
     struct near_place *place;           /* [size] where they are; while connecting */
     unsigned char *mapped;              /* [2][size] whether this device maps theirs, and they its; while connecting */
-    char *inbox;                        /* [size] rings; NULL: there is none */
+    char *inbox;                        /* a flag for each sender, and its ring; NULL: there is none */
+    atomic_uint_least64_t **flags;      /* [size] of 64 senders, this device among them, in the inbox of each */
     int rank, size;                     /* this device, and all devices of the program */
     int devices;                        /* that are near, this one included */
     bool elsewhere;                     /* some device is on another machine, or in another container */
@@ -60,6 +61,11 @@ static inline bool is_near(const struct near *n, int rank) { return n->base[rank
  *  @return false: its ring has no room now. */
 bool near_write(const struct near *, int rank, const void *head, size_t head_bytes, const void *rest,
                 size_t rest_bytes);
+
+/** The next 64 devices' flags: a bit for each that has written since this was last asked.  Then its ring is to be read
+ *  until that is empty.  @param word  0: devices 0 to 63, 1: 64 to 127, and so on, below near_words. */
+uint64_t near_flags(const struct near *, int word);
+static inline int near_words(const struct near *n) { return n->devices > 0 ? (n->size + 63) / 64 : 0; }
 
 /** The next letter from a near device, aligned to 8 bytes, until near_drop.  @return NULL: there is none now. */
 const void *near_read(const struct near *, int rank, size_t *bytes);

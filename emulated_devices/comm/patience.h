@@ -6,9 +6,9 @@
  * the cores are free, until its bell rings.  Without a bell the sleeps are short and grow.  A sleep with a bell has a
  * limit too, because some events ring no bell.
  *
- * Where devices have to share cores, it sleeps after a yield or two.  Launchers give each process a session, and Linux
- * schedules a session as a group (sched(7), "The autogroup feature"): a yield passes the core on only within the group,
- * so the device that is waited for does not get it.
+ * Where devices have to share cores, it sleeps after a yield or two, and the longer the more devices share a core.
+ * Launchers give each process a session, and Linux schedules a session as a group (sched(7), "The autogroup feature"):
+ * a yield passes the core on only within the group, so the device that is waited for does not get it.
  *
  *   for (;;) {
  *       patience_listen(&p);
@@ -22,6 +22,7 @@
 #define ORRERY_PATIENCE_H
 
 #include "emulated_devices/comm/bell.h"
+#include "ref/machine/cores.h"
 #include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +38,7 @@ struct patience {
     const struct bells *bells;          /* NULL: there are none */
     int64_t since, last, sleep;         /* nanoseconds: first and last pause, the next sleep; 0 before there is one */
     int rings;                          /* that end a sleep; 0: one */
+    int crowd;                          /* devices on a core, where there are no bells; 0: each has a core */
 };
 
 static inline int64_t patience_now(void)
@@ -68,7 +70,7 @@ static inline bool patience_yield(struct patience *patience, const struct tempo 
 static inline const struct tempo *patience_tempo(const struct patience *patience)
 {
     if (patience->bells == NULL) return &tempo_alone;
-    return patience->bells->crowded ? &tempo_crowded : &tempo_with_bell;
+    return patience->bells->crowd > 1 ? &tempo_crowded : &tempo_with_bell;
 }
 
 /* Pause once: yield at first, later sleep.  Each sleep is half as long again as the last one, up to the longest. */
@@ -82,7 +84,15 @@ static inline void patience_pause(struct patience *patience)
     }
     if (patience->bells != NULL) bells_wait(patience->bells, patience->sleep);
     else nanosleep(&(struct timespec){ .tv_nsec = (long)patience->sleep }, NULL);
-    patience->sleep = patience->sleep * 3 / 2 < tempo->longest ? patience->sleep * 3 / 2 : tempo->longest;
+    const int crowd = patience->bells != NULL ? patience->bells->crowd : patience->crowd;
+    const int64_t longest = tempo->longest * (crowd > 1 ? crowd : 1);
+    patience->sleep = patience->sleep * 3 / 2 < longest ? patience->sleep * 3 / 2 : longest;
+}
+
+/* A ring of letters that has room again rings no bell: who waits for that room looks again soon. */
+static inline void patience_hurry(struct patience *patience)
+{
+    if (patience->sleep > tempo_crowded.first) patience->sleep = tempo_crowded.first;
 }
 
 /* Test a request and pause until it is complete.  @return false: MPI reports an error. */
@@ -101,10 +111,14 @@ static inline bool patience_settle(MPI_Request *request)
 }
 
 /* This wait is asleep from the first look on: where devices start, most of them wait for a device that has had no
- * core yet. */
+ * core yet.  The more devices there are for each core, the longer each sleeps: looks take the cores from those that
+ * start. */
 static inline bool patience_meet(MPI_Request *request)
 {
-    return patience_test(request, (struct patience){ .sleep = tempo_alone.first });
+    int size = 1;
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    const int cores = cores_usable(), crowd = (size + cores - 1) / cores;
+    return patience_test(request, (struct patience){ .sleep = tempo_alone.first * crowd, .crowd = crowd });
 }
 
 /* Sleep for a pseudo-random time of at most `most` nanoseconds (xorshift64). */

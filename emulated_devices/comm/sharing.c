@@ -40,7 +40,7 @@ struct place *sharing_make(int devices) { return malloc((size_t)devices * sizeof
 
 struct sharing sharing_find(struct place *room, int usable, MPI_Comm comm)
 {
-    struct sharing s = { .cores = 1 };
+    struct sharing s = { .cores = 1, .crowd = 1 };
     struct place own = { .on = { { 0 } } };
     MPI_Request request;
     int rank, size, least = 1;
@@ -52,7 +52,7 @@ struct sharing sharing_find(struct place *room, int usable, MPI_Comm comm)
         patience_meet(&request)) {
         /* Devices that may run on the same cores divide the usable ones among them. */
         const int devices = count_meetings(room, size, rank);
-        s.crowded = devices > usable;
+        s.crowd = (devices + usable - 1) / usable;
         least = usable / devices;
     }
     if (MPI_Iallreduce(&least, &s.cores, 1, MPI_INT, MPI_MIN, comm, &request) != MPI_SUCCESS ||

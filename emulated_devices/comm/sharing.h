@@ -9,11 +9,10 @@
 #define ORRERY_SHARING_H
 
 #include <mpi.h>
-#include <stdbool.h>
 
 struct sharing {
     int cores;                          /* for each device of the job, at least 1: the least quotient of any device */
-    bool crowded;                       /* this device shares its cores with more devices than there are cores */
+    int crowd;                          /* so many devices share one of this device's cores, at least 1 */
 };
 
 /* Where a device of the job may run. */
@@ -23,7 +22,7 @@ struct place;
 struct place *sharing_make(int devices);
 
 /** Share out the cores.  Collective over the communicator; waits yield the core.  If MPI fails, each device has one
- *  core and is not crowded.
+ *  core and shares none.
  *  @param room    of sharing_make, for all its devices.
  *  @param usable  cores that this process may use: cores_usable() (ref/machine/cores.h). */
 struct sharing sharing_find(struct place *room, int usable, MPI_Comm);

@@ -304,6 +304,7 @@ static int finish_awaited(struct comm *comm, const struct slot *slot, const stru
         patience_listen(&p);
         rc = comm_transport_look(comm, slot, awaited, &done);
         if (rc != MPI_SUCCESS || done) break;
+        if (comm->transport->letters.waitings > 0) patience_hurry(&p);
         patience_pause(&p);
         if (p.sleep > 0) give_up_if_ended(comm, slot, &v);
     }
@@ -359,6 +360,7 @@ void transport_meet(struct comm *comm, const struct message *message, int number
         const struct slot *const awaited = &t->slot[first];
         recorder_waits(comm, &awaited->exchange, peer_of(awaited), awaited->sending);
         p.rings = left;
+        if (t->letters.waitings > 0) patience_hurry(&p);
         if (heard || p.sleep == 0) patience_pause(&p);
         if (p.sleep > 0) give_up_if_ended(comm, &t->slot[first], &v);
     }

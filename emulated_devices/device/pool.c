@@ -38,11 +38,20 @@ static uint64_t pool_mix(uint64_t hash, const char *text)
 
 /* A path is the same file only in the same kernel and among the same numbers of processes.  @return 0: there is no
  * pool here, because a file that is left behind would keep its memory. */
-static uint64_t this_machine(void)
+static uint64_t find_machine(void)
 {
     char boot[SYSTEM_NAME], space[SYSTEM_NAME];
     if (!system_memory_vanishes() || !system_boot(boot) || !system_space(space)) return 0;
     return pool_mix(pool_mix(UINT64_C(0xcbf29ce484222325), boot), space);
+}
+
+/* It is found once: each pool of another process asks for it. */
+static uint64_t this_machine(void)
+{
+    static uint64_t machine;
+    static bool found;
+    if (!found) machine = find_machine(), found = true;
+    return machine;
 }
 
 /* Make the pool of this process once.  The file stays open, for processes that map it later. */

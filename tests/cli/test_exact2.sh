@@ -19,16 +19,16 @@ same() {
 }
 
 test_layouts() {
-    print_of --model tiny; local one=$print
-    same "$one" --model tiny --dp 2 --tp 2 --pp 2 --micro 2
-    same "$one" --model tiny --cp 3 --attention tokenring
-    same "$one" --model tiny --tp 4 --tensor 2d
-    run train ${exact2/exact2/exact} --model tiny; expect_status 0
+    print_of --model tiny:L=4; local one=$print
+    same "$one" --model tiny:L=4 --dp 2 --tp 2 --pp 2 --micro 2
+    same "$one" --model tiny:L=4 --cp 3 --attention tokenring
+    same "$one" --model tiny:L=4 --tp 4 --tensor 2d
+    run train ${exact2/exact2/exact} --model tiny:L=4; expect_status 0
     ! grep -q "$one" <<<"$out" || complain 'both rules end with the same bits'
 }
 
 test_experts_in_16_bits() {
-    local model='--model mixtral-tiny --balance-over batch --dtype bf16'
+    local model='--model mixtral-tiny:L=4 --balance-over batch --dtype bf16'
     # shellcheck disable=SC2086
     { print_of $model; local one=$print
       same "$one" $model --dp 4 --ep 2 --etp 2 --check ref; }
@@ -49,17 +49,17 @@ test_a_dump_says_its_rule() {
 
 # The rules are different runs.
 test_resumed_with_another_rule() {
-    run train --model tiny --seq 20 --batch 4 --steps 1 --lr-steps 2 --arithmetic exact2 --save s
+    run train --model tiny:L=4 --seq 20 --batch 4 --steps 1 --lr-steps 2 --arithmetic exact2 --save s
     expect_status 0
     run train --resume s --steps 1 --arithmetic exact
     expect_status 2; expect_error '--arithmetic: saved exact2, now exact'
 }
 
 test_said() {
-    run train --model tiny --seq 20 --batch 4 --steps 1 --arithmetic exact2 --json j
+    run train --model tiny:L=4 --seq 20 --batch 4 --steps 1 --arithmetic exact2 --json j
     expect_status 0; expect_out 'fp32, exact sums of two slices$'
     grep -q '"sums":	"exact2"' j || complain 'j does not say which sums'
-    run train --model tiny --arithmetic exact2 --dtype fp64; expect_status 2; expect_error 'arithmetic exact2: .*fp64'
+    run train --model tiny:L=4 --arithmetic exact2 --dtype fp64; expect_status 2; expect_error 'arithmetic exact2: .*fp64'
     run verify data --arithmetic exact2 --from 2 --devices 2 --part 3/120; expect_status 0; expect_out 'fp16 exact2'
 }
 

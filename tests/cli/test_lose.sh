@@ -21,7 +21,7 @@ loses() {
 }
 test_every_moment() {
     make_text
-    local moment moments='backward update'
+    local model=tiny:L=2 moment moments='backward update'
     [ "$TIER" != verify ] || moments='forward backward reduction update gather'
     for moment in $moments; do loses '--dp 3 --zero 2' "2:1:$moment"; done
     more='--save saved --sharded --save-every 2 --save-async' loses '--dp 3 --zero 2' '2:2:save'
@@ -30,6 +30,7 @@ test_every_moment() {
 }
 test_other_meshes() {
     make_text
+    local model=tiny:L=4
     loses '--dp 2 --tp 2 --zero 1' '3:3:update'
     expect_out '--dp 2 --tp 2 becomes --tp 2, and step 3 is done again'
     loses '--pp 3 --micro 2' '2:2:gather'

@@ -2,7 +2,7 @@
 . "$(dirname "$0")/lib.sh"
 
 masks='lambda:2,5 shared-question:3,0.2 blockwise:4,1'
-small='--model llama-tiny --seq 37 --dtype fp64 --steps 1 --optimizer sgd --check ref'
+small='--model llama-tiny:L=2 --seq 37 --dtype fp64 --steps 1 --optimizer sgd --check ref'
 
 # Lengths that no number of devices divides, of one sample, of long ones and of short ones.
 lengths() { printf '37\n1\n19\n5\n11\n' >lengths; }

@@ -23,7 +23,7 @@ bytes_of() {
 put_bytes() { dd of="$1" bs=1 conv=notrunc seek="${2% *}" 2>/dev/null; }
 
 test_meshes() {
-    make_golden own llama-tiny "$(rarely echo momentum,)adamw,sgd"
+    make_golden own llama-tiny:L=2 "$(rarely echo momentum,)adamw,sgd"
     resume own 1 '' --dp 2 --tp 3 --dump-passes
     run check own.safetensors d;        expect_status 0; expect_silent; expect_out '^begins  after step 1, with its own weights and states$'
     expect_out '^OK: [0-9]{3,} of'; expect_no_out '^ +[0-9]+  (begun with|cannot)'
@@ -38,11 +38,11 @@ test_meshes() {
 
 # A run of other weights is judged by itself: what it begins with is as given.
 test_another_start() {
-    make_golden own tiny adamw,sgd 2
-    run golden make --out other.safetensors --model tiny --seed 7 --batch own.safetensors --eps 1e-4 --lr-schedule cosine --warmup 2;  expect_status 0
+    make_golden own tiny:L=2 adamw,sgd 2
+    run golden make --out other.safetensors --model tiny:L=2 --seed 7 --batch own.safetensors --eps 1e-4 --lr-schedule cosine --warmup 2;  expect_status 0
     resume other 1 '' --dp 2 --tp 3 --dump-passes
     run check own.safetensors d;    expect_status 0; expect_silent
-    expect_out '^ +300  begun with, taken as given: not held to the golden file$'; expect_out '^ +[0-9]+  of later passes, judged by what'
+    expect_out '^ +84  begun with, taken as given: not held to the golden file$'; expect_out '^ +[0-9]+  of later passes, judged by what'
     # Without the word nobody knows that it is a resume; the report says how to say it.
     cp -r d e; LC_ALL=C sed -i 's/"begins":"1"/"format":"1"/' e/*
     run check own.safetensors e;    expect_status 3; expect_out '^  why +if the program was resumed after step 1 .*metadata "begins": "1"$'
@@ -52,7 +52,7 @@ test_another_start() {
 }
 
 test_refusals() {
-    make_golden own tiny adamw,sgd 2
+    make_golden own tiny:L=2 adamw,sgd 2
     resume own 2 '' --dp 2
     cp -r d e; LC_ALL=C sed -i 's/"begins":"2"/"begins":"3"/' e/*;                  run check own.safetensors e;    expect_status 1; expect_error 'ACTUAL begins after step 3; the golden file has 3 steps: make one with --steps 4 or more'
     rm -rf e; cp -r d e; LC_ALL=C sed -i 's/"begins":"2"/"begins":"0"/' e/*;        run check own.safetensors e;    expect_status 1; expect_error 'metadata "begins" is not the number of a step'
@@ -62,7 +62,7 @@ test_refusals() {
     run train --check ./own.safetensors --resume saved/step-00000003;              expect_status 2; expect_error "--resume saved/step-00000003: all of the golden file's 3 steps are done"
     run train --check ./own.safetensors --resume saved/step-00000002 --dump f.safetensors;     expect_status 2; expect_error '--dump f.safetensors: of a resumed run is a folder, whose name ends with /'
     run train --check ./own.safetensors --optimizer sgd --resume saved/step-00000002;   expect_status 2; expect_error '--optimizer: saved adamw, now sgd'
-    run golden make --out last.safetensors --model tiny --batch own.safetensors --keep last;    expect_status 0
+    run golden make --out last.safetensors --model tiny:L=2 --batch own.safetensors --keep last;    expect_status 0
     run check last.safetensors d;   expect_status 1; expect_error 'has not what is there after each step: .* --keep all'
 }
 
@@ -70,7 +70,7 @@ test_refusals() {
 test_corrections() {
     local name=adamw/1/weight/model.layers.2.mlp.gate.e_score_correction_bias next file at from
     next=${name/1/2}
-    make_golden own deepseek-v3-tiny adamw 2
+    make_golden own deepseek-v3-tiny:L=3 adamw 2
     run train --check ./own.safetensors --dp 2 --dump d/ --dump-passes; expect_status 0
     run check own.safetensors d --all;  expect_status 0; expect_silent; expect_out "^ *$name +error 0"
     # They begin at 0 and move by 0.001, so that the other sign is the other way.

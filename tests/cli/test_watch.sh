@@ -5,7 +5,7 @@ golden=$top/golden/gpt2-tied.safetensors
 
 # A golden file of three steps, and in d/ the files of a right run of two ranks, one for each step and rank.
 make_steps() {
-    golden_make own --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
+    golden_make own --model llama-tiny:L=3 --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
     run train --check own.safetensors --dp 2 --dtype "${1:-fp32}" --dump d/ --dump-passes --dump-steps;     expect_status 0; expect_out '^dumped  6 files to d/'
     mkdir w
 }
@@ -42,11 +42,11 @@ zero() {
 # Each step is judged before the next one comes.  What the program has deleted since, and what has no final name, does no harm.
 test_step_by_step() {
     make_steps
-    run check own.safetensors d;        expect_status 0; expect_silent; expect_out '^ +1164  right$'       # the files of all steps are a dump, too
+    run check own.safetensors d;        expect_status 0; expect_silent; expect_out '^ +474  right$'       # the files of all steps are a dump, too
     watch_begin --json j --page p.html
     head -c 3000 d/step1.rank0.safetensors >w/step1.rank0.safetensors.tmp
     give d/step1.rank1.safetensors d/step1.rank0.safetensors
-    until_said '^step 1 +OK +388 of 388 tensors right$'
+    until_said '^step 1 +OK +158 of 158 tensors right$'
     expect_no_out '^step 2'
     rm w/step1.rank*.safetensors
     give d/step2.rank0.safetensors
@@ -55,10 +55,10 @@ test_step_by_step() {
         rm w/step2.rank0.safetensors                                        # it is open
     fi
     give d/step2.rank1.safetensors
-    until_said '^step 2 +OK +388 of 388 tensors right$'
+    until_said '^step 2 +OK +158 of 158 tensors right$'
     grep -q '>Step 2<' p.html || complain 'the page is not that of the step'
     give d/step3.rank0.safetensors d/step3.rank1.safetensors
-    watch_end;                          expect_status 0; expect_silent; expect_out '^step 3 +OK +388 of 388'; expect_out '^OK: 3 of 3 steps right$'
+    watch_end;                          expect_status 0; expect_silent; expect_out '^step 3 +OK +158 of 158'; expect_out '^OK: 3 of 3 steps right$'
     [ "$(grep -c '"step":' j)" = 3 ] || complain 'the JSON does not have the steps'
     grep -q '"holds":.*true' j || complain 'the JSON does not say that it holds'
 }
@@ -68,7 +68,7 @@ test_wrong_step() {
     make_steps; cp d/step* w
     zero w/step2.rank1.safetensors 'adamw/2/act/h.1.mlp.act#0'
     run check own.safetensors w --watch;                    expect_status 3; expect_error 'step 2: adamw/2/act/h.1.mlp.act is not what its own inputs give on dp=1: what is wrong is zero'
-    expect_out '^step 1 +OK'; expect_out '^step 2 +FAILED +3 of 388 tensors wrong: adamw/2/act/h.1.mlp.act is not'; expect_no_out '^step 3'
+    expect_out '^step 1 +OK'; expect_out '^step 2 +FAILED +3 of 158 tensors wrong: adamw/2/act/h.1.mlp.act is not'; expect_no_out '^step 3'
     expect_out '^first to be wrong by itself'; expect_out '^FAILED: 1 of 2 steps right$'
     run check own.safetensors w --watch --go-on;            expect_status 3; expect_out '^step 3 +OK'; expect_out '^FAILED: 2 of 3 steps right$'
     # A norm that is not its gradients' is found in its own step, and so is what was clipped by another one.
@@ -116,7 +116,7 @@ test_signal() {
 test_other_runs() {
     make_steps bf16; cp d/step* w
     run check own.safetensors w --watch;                    expect_status 0; expect_silent; expect_out '^OK: 3 of 3 steps right$'
-    run golden make --out last.safetensors --model tiny --text "$top/README.md" --sequences 1 --tokens 4 --steps 2 --keep last;     expect_status 0
+    run golden make --out last.safetensors --model tiny:L=2 --text "$top/README.md" --sequences 1 --tokens 4 --steps 2 --keep last;     expect_status 0
     run check last.safetensors w --watch;                   expect_status 2; expect_error 'the golden file has what is there after the last step only'
     run train --check last.safetensors --dump e/ --dump-steps;      expect_status 2; expect_error '--dump-steps: the golden file has'
 }
@@ -140,7 +140,7 @@ test_page() {
     [ "$(grep -c '<a class="right" href="#t' p.html)" = 250 ] || complain 'not every tensor has a node'
     grep -q 'good">✓ OK' p.html || complain 'it does not say OK'
     ! grep -qE '<script|src=|https?:|@import|url\(' p.html || complain 'it is not by itself'
-    run golden make --out own.safetensors --model tiny --text "$top/README.md" --sequences 2 --tokens 8 --steps 1; expect_status 0
+    run golden make --out own.safetensors --model tiny:L=2 --text "$top/README.md" --sequences 2 --tokens 8 --steps 1; expect_status 0
     cc -O2 "$top/golden/own_program.c" -lm -o own_program 2>/dev/null || { echo 'skipped: no compiler'; return; }
     ./own_program own.safetensors bad.safetensors scale
     run check own.safetensors bad.safetensors --page p.html;        expect_status 3
@@ -180,7 +180,7 @@ test_browser() {
 
 # A resumed program's first step is the one after its checkpoint; every later one begins with its own weights, too.
 test_resumed() {
-    golden_make own --model llama-tiny --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
+    golden_make own --model llama-tiny:L=3 --text "$top/README.md" --sequences 2 --tokens 5 --steps 3 --optimizer adamw --clip 0.5
     run train --check ./own.safetensors --dp 2 --save saved --save-every 1;     expect_status 0
     run train --check ./own.safetensors --dp 2 --resume saved/step-00000001 --dump d/ --dump-passes --dump-steps;   expect_status 0
     touch d/done

@@ -1,6 +1,6 @@
 /* Attention over sequences that are cut over cp equals the one-device model, under every scheme of the registry.
- * ranks: 1 2 3 4
- * verify ranks: 5 6 8
+ * ranks: 1 3 4
+ * verify ranks: 2 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  The seven tokens of a sequence, its heads and the batch divide by nothing.

@@ -1,6 +1,7 @@
 /* Batches of other sizes on each copy and in each step are trained as one device trains all their sequences at once.
  * tier: check
- * ranks: 1 2 3 4
+ * ranks: 1 2 4
+ * verify ranks: 3
  */
 #include "tests/devices/trained.h"
 #include <string.h>

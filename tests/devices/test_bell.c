@@ -125,19 +125,25 @@ static void test_who_listens_for_several_rings_sleeps_until_the_last(void **stat
 /* A yield passes the core on to nobody where each device is a session: launchers make it one. */
 static void test_where_cores_are_shared_a_wait_soon_sleeps(void **state)
 {
-    const bool shared = comm.size > cores_usable();
     const struct near *near = &comm.transport->near;
+    const int cores = cores_usable(), crowd = near->devices == comm.size ? (comm.size + cores - 1) / cores : 1;
     struct bells ours = bells;
     struct patience p = { .bells = &ours, .since = patience_now() - MILLISECOND / 10 };
     (void)state;
-    ASSERT_ALL(comm.transport->bells.crowded == (shared && near->devices == comm.size),
-               "%d devices, %d of them near, cores are %sshared, but waits are %sthose of a crowd", comm.size,
-               near->devices, shared ? "" : "not ", comm.transport->bells.crowded ? "" : "not ");
+    ASSERT_ALL(comm.transport->bells.crowd == crowd,
+               "%d devices, %d of them near, on %d cores: waits are those of %d on a core", comm.size, near->devices,
+               cores, comm.transport->bells.crowd);
     if (comm.size == 1) return;
-    ours.crowded = true;
+    ours.crowd = 2;
     p.last = patience_now();
     patience_pause(&p);
     ASSERT_ALL(p.sleep > 0, "after 0.1 ms of yielding a device of a crowd yields again");
+    p.sleep = tempo_crowded.longest;
+    bells_listen(&ours, 1);
+    patience_pause(&p);
+    ASSERT_ALL(p.sleep > tempo_crowded.longest, "with two devices on a core it sleeps no longer than with one");
+    patience_hurry(&p);
+    ASSERT_ALL(p.sleep == tempo_crowded.first, "it waits for room in a ring, and sleeps %lld ns", (long long)p.sleep);
 }
 
 static void test_nothing_stays_behind(void **state)

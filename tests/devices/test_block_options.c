@@ -1,6 +1,6 @@
 /* Options of a model's blocks, on every mesh and under every tensor scheme, train as one device does.
- * ranks: 1 3 4
- * verify ranks: 6
+ * ranks: 1 4
+ * verify ranks: 3 6
  *
  * Models are those of `orrery verify`, for each option a family that has it.
  */

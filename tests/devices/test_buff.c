@@ -1,7 +1,8 @@
 /* Weights in groups of their own, independent of those that share sequences (buff): the same model whoever keeps what;
  * bytes of a block and the crossing with tensor parallelism as published; two blocks of weights at once; optimizer
  * state over dp x cp.
- * ranks: 4 8
+ * ranks: 4
+ * verify ranks: 8
  *
  * That each agrees with one device, and that messages, bytes and memory equal their formulas, is part of every case.
  */

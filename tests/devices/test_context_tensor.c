@@ -1,6 +1,7 @@
 /* Sequence parallelism as Megatron-LM has it, tokens gathered along tp, together with every attention scheme along cp:
  * equal to one device; what each sends is its own part, by formula.
- * ranks: 4 6
+ * ranks: 4
+ * verify ranks: 6
  *
  * tp 2 x cp 2, tp 2 x cp 3, tp 3 x cp 2.  In every case the counters also equal the predictions.
  */

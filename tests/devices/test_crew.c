@@ -1,7 +1,7 @@
 /* A crew: devices of one process.  Every collective, and whole training steps, are those of devices between which MPI
  * carries messages; deadlocks and messages that do not fit are seen.
- * ranks: 1 2 4 6
- * verify ranks: 3 5 8
+ * ranks: 1 2 4
+ * verify ranks: 3 5 6 8
  */
 #include "tests/devices/on_crew.h"
 #include "tests/devices/batches.h"

@@ -1,6 +1,6 @@
 /* Data-parallel schemes: the same bits whoever keeps what, on every mesh; traffic by link level; memory as published.
- * ranks: 2 3 4 5
- * verify ranks: 1 6 8
+ * ranks: 3 4
+ * verify ranks: 1 2 5 6 8
  *
  * That each agrees with one device, and that messages, bytes, additions and memory equal their formulas, is part of
  * every case (verify/cases/case.h).

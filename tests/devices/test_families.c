@@ -1,6 +1,6 @@
 /* Every family of models, on every mesh and under every scheme of each kind, trains as one device does.
- * ranks: 1 3 4 6
- * verify ranks: 2 5 8
+ * ranks: 1 3 4
+ * verify ranks: 2 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  The models are those of `orrery verify`: a new one is tried here without a line.

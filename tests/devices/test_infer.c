@@ -1,6 +1,6 @@
 /* Inference on every mesh equals the one-device model, with weights in shards, on the slow tier, or on the device.
- * ranks: 1 2 3 4
- * verify ranks: 6 8
+ * ranks: 1 3 4
+ * verify ranks: 2 6 8
  *
  * Losses and activations in fp64 to 1e-12; messages, bytes and memory peaks by formula; weights do not change.
  */

@@ -1,8 +1,8 @@
 /* Weights gathered and gradients reduced once a step: zero1-overlap and fsdp-once, by the engine alone.  Virtual time
  * by recurrence to the picosecond, bytes and memory by formula, and which weights count between steps.
  * tier: check
- * ranks: 1 2 3 4 5 8
- * verify ranks: 6
+ * ranks: 1 2 3 4 5
+ * verify ranks: 6 8
  */
 #include "emulated_devices/schemes/data/stages/stage.h"
 #include "ref/model/config.h"

@@ -1,6 +1,6 @@
 /* A Llama on every mesh equals the one-device model, with fewer key/value heads than devices and with more.
- * ranks: 1 3 4
- * verify ranks: 8
+ * ranks: 1 4
+ * verify ranks: 3 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  Where key/value heads have copies, their gradients are sums over the copies, and count once in the

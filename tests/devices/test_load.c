@@ -265,7 +265,7 @@ static void compare_nth(struct plan p, int n, const char *name)
 static void test_schedules(void **state)
 {
     static const int mesh[6] = { 2, 2, 2, 1, 4, 1 };
-    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 4 : 23;
+    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 9 : 23;
     int n = 0, compared = 0;
     (void)state;
     for (int s = 0; schedule_generator_at(s); s++)
@@ -288,7 +288,7 @@ static void test_schedules(void **state)
 /* Every family on every mesh by every scheme; below `make verify` some of them. */
 static void test_families(void **state)
 {
-    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 7 : 41;
+    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 15 : 41;
     int n = 0;
     (void)state;
     for (int model = 0; case_model_at(model); model++)
@@ -306,7 +306,7 @@ static void test_families(void **state)
 /* Every router: groups, biases, capacities by place and by weight, experts that compute nothing, fewer than k. */
 static void test_routers(void **state)
 {
-    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 11 : 61;
+    const int part = tier_now() == TIER_VERIFY ? 1 : tier_now() == TIER_TEST ? 23 : 61;
     int n = 0;
     (void)state;
     for (int r = 0; routers[r]; r++)

@@ -1,6 +1,6 @@
 /* Copies that train apart, by each such scheme, beside their serial rule, beside ddp, and by what they send and when.
- * ranks: 1 2 3 4
- * verify ranks: 6 8
+ * ranks: 1 2 4
+ * verify ranks: 3 6 8
  *
  * In a case (verify/cases/case.h) they take two rounds of two steps and one more: after each, weights, states, anchor
  * and outer momentum of every device agree with one device's to 1e-12; messages, bytes, additions and memory equal

@@ -1,7 +1,7 @@
 /* GaLore and Natural GaLore on devices: one device's numbers, bytes and memory by formula in both kinds of steps,
  * projections that are equal on all copies, refusals.
- * ranks: 1 2 3
- * verify ranks: 6
+ * ranks: 1 2
+ * verify ranks: 3 6
  */
 #include "tests/devices/batches.h"
 #include "tests/devices/trained.h"

@@ -1,6 +1,7 @@
 /* Mixed precision: 16-bit weights with fp32 masters under every data scheme, gradients in either format, loss scaling
  * that all agree on.
- * ranks: 1 2 4
+ * ranks: 1 4
+ * verify ranks: 2
  */
 #include "ref/model/params.h"
 #include "tests/devices/trained.h"

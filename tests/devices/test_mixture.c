@@ -1,7 +1,7 @@
 /* A Mixtral on devices equals the one-device model: over copies of the model, stages and microbatches, with weights in
  * shards.
- * ranks: 1 2 3 4
- * verify ranks: 5 6 8
+ * ranks: 3 4
+ * verify ranks: 1 2 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  A balance loss is of the tokens of a group in all layers, or in one: with those of another group,

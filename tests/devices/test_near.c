@@ -114,6 +114,26 @@ static void test_a_ring_keeps_order_and_says_when_it_is_full(void **state)
     ASSERT_ALL(near_read(n, all.rank, &none) == NULL, "a letter more than was written");
 }
 
+/* A device looks only into the rings of those that have written since its last look. */
+static void test_a_flag_says_who_has_written(void **state)
+{
+    const struct near *n = &comm.transport->near;
+    const int word = all.rank / 64;
+    const uint64_t own = (uint64_t)1 << all.rank % 64;
+    const char letter[8] = "";
+    size_t bytes;
+    (void)state;
+    need_a_pool();
+    ASSERT_ALL(near_words(n) == 1, "%d words have the flags of %d devices", near_words(n), comm.size);
+    (void)near_flags(n, word);
+    assert_true(near_write(n, all.rank, letter, sizeof letter, NULL, 0));
+    assert_true(near_write(n, all.rank, letter, sizeof letter, NULL, 0));
+    const uint64_t first = near_flags(n, word), second = near_flags(n, word);
+    ASSERT_ALL((first & own) != 0, "it has written to itself, and its flag is down");
+    ASSERT_ALL((second & own) == 0, "a flag that has been seen is still up");
+    while (near_read(n, all.rank, &bytes) != NULL) near_drop(n, all.rank);
+}
+
 /* ---- copies ------------------------------------------------------------------------------------------------------ */
 
 /* Pass bytes to the right.  @return whether the sender made a copy of its own. */
@@ -429,7 +449,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_DEVICES(test_all_devices_of_a_machine_are_near),
-        ON_DEVICES(test_a_ring_keeps_order_and_says_when_it_is_full),
+        ON_DEVICES(test_a_ring_keeps_order_and_says_when_it_is_full), ON_DEVICES(test_a_flag_says_who_has_written),
         ON_DEVICES(test_a_tensor_is_sent_without_a_copy_by_its_sender),
         ON_DEVICES(test_other_memory_is_copied_into_the_pool), ON_DEVICES(test_sends_may_be_waited_for_first),
         ON_DEVICES(test_messages_wait_for_room_and_for_receives), ON_DEVICES(test_a_send_waits_for_its_receiver),

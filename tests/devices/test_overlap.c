@@ -1,6 +1,7 @@
 /* 1d-sp-overlap: while a chunk is multiplied the next one travels, to the picosecond.
  * tier: check
- * ranks: 1 2 4 5
+ * ranks: 1 2 4
+ * verify ranks: 5
  *
  * One pair of matrices, on a machine where a multiplication or addition takes 1 ps and a byte a whole number of them,
  * so that for N equal chunks the time of a product g, of a transfer c and of an addition a are exact integers.  Once

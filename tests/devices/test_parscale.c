@@ -1,6 +1,6 @@
 /* A model with parallel streams on every mesh equals the one-device model, with its streams on one device or along cp.
- * ranks: 1 2 3 4
- * verify ranks: 5 6 8
+ * ranks: 1 2 4
+ * verify ranks: 3 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  Three streams with prefixes of four tokens: along two devices they are uneven, and so are the

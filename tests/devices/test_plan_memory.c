@@ -1,5 +1,6 @@
 /* What a plan takes of memory, known before there are devices: what is counted when it is trained, and what is refused.
- * ranks: 1 2 4
+ * ranks: 1 2
+ * verify ranks: 4
  *
  * A case (verify/cases/case.h) holds the prediction of each device to what its arena has counted: with == what is
  * exact, and the least total to be no more.  Here: plans in which something else is largest.

@@ -1,6 +1,6 @@
 /* Data parallelism with codes in the messages: whole cases beside one device, bytes by link level, what is refused.
- * ranks: 4 6
- * verify ranks: 8
+ * ranks: 4
+ * verify ranks: 6 8
  */
 #include "tests/devices/trained.h"
 #include "ref/model/families/families.h"

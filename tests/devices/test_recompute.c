@@ -44,7 +44,7 @@ static void test_same_bits_in_every_scheme(void **state)
     for (int i = 0; tensor_scheme_at(i); i++) {
         struct plan p = with_dropout(1, test_size, 1);
         p.tensor = tensor_scheme_at(i)->head.name;
-        if (plan_check(&p, &err) != OK) continue;
+        if ((test_size == 2 && !tier_takes(i, 2)) || plan_check(&p, &err) != OK) continue;
         const struct outcome none = run(&p, "none");
         for (int c = test_size > 2 ? CHOICES - 2 : 0; c < CHOICES; c++) {
             const struct outcome o = run(&p, choices[c]);

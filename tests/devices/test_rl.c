@@ -1,7 +1,7 @@
 /* Reinforcement learning on devices: runs held to one device, bits that do not depend on places or staleness 0, a queue
  * that gives each row once, flows in virtual time, and rewards by hand.
- * ranks: 1 2 3
- * verify ranks: 4 6 8
+ * ranks: 1 3
+ * verify ranks: 2 4 6 8
  */
 #include "emulated_devices/rl/cases.h"
 #include "emulated_devices/rl/flow.h"

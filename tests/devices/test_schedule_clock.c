@@ -1,6 +1,7 @@
 /* Every pipeline schedule, executed: the virtual clock of every device says what the schedule's own timer says.
  * tier: check
- * ranks: 1 2 3 4
+ * ranks: 1 2 4
+ * verify ranks: 3
  *
  * Stages are uniform and messages have one latency and no length, as the timer has it (timing.h).  Then each action of
  * each device must begin and end at the same picosecond in both, and the bubble follows: the closed forms that

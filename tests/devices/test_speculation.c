@@ -1,7 +1,8 @@
 /* Speculative decoding on devices: with rule `same` every answer is the one without proposals, on every mesh; with rule
  * `ratio` the answers of many seeds have the model's distribution, over all texts of a small vocabulary.  A layer that
  * predicts proposes what it does when all is computed again for each proposal.
- * ranks: 1 2 4
+ * ranks: 1 4
+ * verify ranks: 2
  */
 #include "tests/devices/trained.h"
 #include "emulated_devices/serve/engine.h"

@@ -1,5 +1,6 @@
 /* Memories of nodes by batches of events: devices have one device's numbers, and a batch is what it is by hand.
- * ranks: 1 2 3
+ * ranks: 1 3
+ * verify ranks: 2
  */
 #include "emulated_devices/bench/temporal.h"
 #include "tests/mpi_cmocka.h"

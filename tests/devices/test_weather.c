@@ -1,6 +1,7 @@
 /* A weather model on tiles (emulated_devices/weather) beside one device: two steps of sgd without clipping on every
  * mesh of the devices, in both forms of local convolutions; bytes, messages and memory are those of the formulas.
- * ranks: 1 2 3 4 6 8
+ * ranks: 1 2 6
+ * verify ranks: 3 4 8
  */
 #include "tests/devices/on_devices.h"
 #include "emulated_devices/weather/compare.h"

@@ -1,6 +1,6 @@
 /* Windows of attention, in every other layer, on every mesh and by every attention scheme: as on one device.
- * ranks: 1 2 4
- * verify ranks: 3 5 6 8
+ * ranks: 1 2
+ * verify ranks: 3 4 5 6 8
  *
  * Loss, activations, gradients and weights of three SGD steps in fp64 to 1e-12; messages, bytes, additions and memory
  * peaks by formula.  The window is shorter than most devices' part of a sequence, and longer than some: keys of other
