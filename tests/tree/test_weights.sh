@@ -11,7 +11,7 @@ ref/model/options.def 41
 ref/model/node.h 41
 ref/model/op.h 248
 ref/model/families/families.def 8
-ref/model/transformer.h 191
+ref/model/transformer.h 192
 ref/model/mezo.h 5
 ref/optim/galore.h 19
 ref/optim/rates.h 8'
