@@ -20,8 +20,9 @@ struct decoding_product {
     bool same;                          /* both have the same bits */
 };
 
-/** Measure products, in turn.  @param product  [in] format and rows.  @return OK or ERR_MEMORY. */
-enum error_code decoding_product(struct decoding_product *, int rounds, struct error *);
+/** Measure both products of few rows, in turn.
+ *  @param[in,out] product  format and rows; the function sets the rest.  @return OK or ERR_MEMORY. */
+enum error_code decoding_product(struct decoding_product *product, int rounds, struct error *err);
 
 /* A mesh that answers requests.  Each replica computes prompts of a few tokens first, which do not count. */
 struct decoding_mesh {
