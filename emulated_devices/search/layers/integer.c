@@ -8,8 +8,9 @@
  *
  * This is what Alpa asks CBC for inside a stage, with an edge for each pair of ways to cut the stream in place of each
  * pair of strategies.  GLPK, a kept library, solves the program, where this program was built with it.  Without it, and
- * where GLPK gives up, all plans are looked at if they are few; else each layer takes the fastest strategy that fits
- * with the leanest of all others, which is a heuristic, and is said.
+ * where GLPK gives up, all plans are looked at if they are few.  Of layers in a chain the fastest plan of any memory is
+ * found, and is the answer if it fits.  Else each layer takes the fastest strategy that fits with the leanest of all
+ * others, which is a heuristic, and is said.
  *
  * GLPK computes in floating point: times and bytes are brought into a range where its tolerance of 1e-7 is less than a
  * millionth of a step.  What it finds is judged by the table in whole numbers.
@@ -125,6 +126,45 @@ static void look_at_all(const struct program *program, struct layer_search *sear
         search->looked++;
         for (l = 0; l < L && ++digit[l] == program->first[l + 1] - program->first[l]; l++) digit[l] = 0;
     }
+}
+
+static bool is_chain(const struct program *program)
+{
+    bool chain = program->links == program->table->layers - 1;
+    for (int i = 0; i < program->links && chain; i++)
+        chain = program->link[i].from == i && program->link[i].to == i + 1;
+    return chain;
+}
+
+/* Layers in a chain: the fastest way to each choice of a layer, from the choices of the layer before.  Memory does not
+ * count here; a fastest plan that fits is the fastest of those that fit. */
+static bool take_along_chain(const struct program *program, struct layer_search *search)
+{
+    const struct layer_table *const table = program->table;
+    const struct choice_of_layer *const choice = program->choice;
+    picoseconds *time = calloc((size_t)program->choices + 1, sizeof *time);     /* [choices] of the fastest way */
+    int *before = calloc((size_t)program->choices + 1, sizeof *before);         /* [choices] the choice before, on it */
+    struct layer_plan plan = one_stage(table);
+    uint64_t memory = 0;
+    bool fits = time && before && is_chain(program);
+    for (int i = 0; i < program->choices && fits; i++) {
+        const int l = choice[i].layer, begin = l > 0 ? program->first[l - 1] : 0, end = l > 0 ? program->first[l] : 0;
+        for (int k = begin; k < end; k++, search->looked++) {
+            const picoseconds way = time[k] + layer_edge(table, choice[k].strategy, choice[i].strategy);
+            if (k == begin || way < time[i]) time[i] = way, before[i] = k;
+        }
+        time[i] += choice[i].time;
+    }
+    int at = program->first[table->layers - 1];
+    for (int i = at; i < program->choices && fits; i++)
+        if (time[i] < time[at]) at = i;
+    for (int l = table->layers - 1; l >= 0 && fits; at = before[at], l--) {
+        plan.strategy[l] = choice[at].strategy, memory += choice[at].memory;
+        fits = memory <= program->cap;
+    }
+    if (fits) layer_search_offer(search, &plan);
+    free(time), free(before);
+    return fits;
 }
 
 static uint64_t leanest(const struct program *program, int layer)
@@ -345,6 +385,8 @@ static enum error_code integer_solve(struct layer_search *search, struct error *
         if (plans <= ENUMERATED_MOST) {
             look_at_all(&program, search);
             snprintf(search->note, sizeof search->note, "all %.0f plans were looked at", plans);
+        } else if (take_along_chain(&program, search)) {
+            snprintf(search->note, sizeof search->note, "the fastest of %.2g plans of a chain, which fits", plans);
         } else {
             take_in_turn(&program, search);
             search->unproven = true;
