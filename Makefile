@@ -413,7 +413,7 @@ EM_ROOT    = $(shell em-config EMSCRIPTEN_ROOT)
 EM_BIN     = $(shell em-config LLVM_ROOT)
 BROWSER    := emulated_devices/browser
 # What a plan needs of comm/ is what needs no MPI.  Archives give what is called for, so rooms that no plan calls are left out only to save time.
-WASM_COMM  := $(patsubst %,emulated_devices/comm/%.c,carrier comm crew exchange folding group ledger mesh recorder reduce watch)
+WASM_COMM  := $(patsubst %,emulated_devices/comm/%.c,carrier comm crew exchange folding group ledger mesh recorder reduce strided_transfer watch)
 WASM_NOT   := $(foreach room,bench check cli cluster comm course launch library run/from train/data/data verify/cases verify/conformance verify/dump verify/jobs verify/plugins,emulated_devices/$(room)%)
 WASM_NOT   += emulated_devices/device/cuda/% emulated_devices/collectives/nccl.c emulated_devices/run/golden.c emulated_devices/serve/http/% ref/golden/% ref/text/% ref/io/yaml.c ref/io/toml.c ref/machine/busy.c
 WASM_SRC   := $(filter-out $(WASM_NOT),$(REF_SRC) $(DEV_SRC)) $(WASM_COMM) $(filter-out %/train.c,$(filter emulated_devices/cli/train/% emulated_devices/cli/shared_words.c emulated_devices/cli/commands.c,$(DEV_SRC)))

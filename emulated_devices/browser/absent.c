@@ -9,6 +9,7 @@
 #include "emulated_devices/launch/stopping.h"
 #include "emulated_devices/run/from/from.h"
 #include "emulated_devices/run/run.h"
+#include "emulated_devices/weather/saved.h"
 #include "ref/io/yaml.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,6 +52,44 @@ enum error_code from_expand(struct from **from, int argc, char *const argv[], st
             return fail_no_files("--from", err);
     return OK;
 }
+
+/* Folders of weather models. */
+enum error_code weather_saved_open(struct weather_saved *saved, const char *dir, struct error *err)
+{
+    *saved = (struct weather_saved){ 0 };
+    return fail_no_files(dir, err);
+}
+
+void weather_saved_close(struct weather_saved *saved) { (void)saved; }
+
+enum error_code weather_saved_check(const struct weather_saved *saved, const struct weather_job *job, const char *dir,
+                                    struct error *err)
+{
+    (void)saved, (void)job;
+    return fail_no_files(dir, err);
+}
+
+enum error_code weather_saved_read(const struct weather_saved *saved, struct weather_learner *learner,
+                                   struct error *err)
+{
+    (void)saved, (void)learner;
+    return fail_no_files("--resume", err);
+}
+
+enum error_code weather_saved_whole(const struct weather_saved *saved, const struct weather_learner *learner,
+                                    int state, double *out, struct error *err)
+{
+    (void)saved, (void)learner, (void)state, (void)out;
+    return fail_no_files("--resume", err);
+}
+
+enum error_code weather_save(struct weather_learner *learner, const char *dir, struct error *err)
+{
+    (void)learner;
+    return fail_no_files(dir, err);
+}
+
+enum error_code weather_save_probe(const char *dir, struct error *err) { return fail_no_files(dir, err); }
 
 /* --plan FILE says its name before this. */
 enum error_code yml_read(const char *path, struct yaml **root, struct error *err)
