@@ -9,7 +9,7 @@ enum { MEMORY = 1 << 16, PAIRS = 3, CLUSTERS = 6, ROUNDS = 40 };
 static unsigned char from[PAIRS][MEMORY], into[PAIRS][MEMORY], want[PAIRS][MEMORY], packed[PAIRS * MEMORY];
 
 static uint64_t drawn = 12345;
-static int draw(int least, int most)
+static int transfer_draw(int least, int most)
 {
     drawn = drawn * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
     return least + (int)((drawn >> 33) % (uint64_t)(most - least + 1));
@@ -34,14 +34,14 @@ static struct cluster cluster_number(int number)
 /* Up to three boxes of bytes, each inside another array on each side. */
 static int random_pairs(struct strided_pair *pair)
 {
-    const int count = draw(1, PAIRS);
+    const int count = transfer_draw(1, PAIRS);
     for (int p = 0; p < count; p++) {
         int64_t extent[3], dim[2][3], start[2][3];
         for (int d = 0; d < 3; d++) {
-            extent[d] = draw(1, 20);
+            extent[d] = transfer_draw(1, 20);
             for (int side = 0; side < 2; side++) {
-                dim[side][d] = extent[d] + draw(0, 10) * draw(0, 1);
-                start[side][d] = draw(0, (int)(dim[side][d] - extent[d]));
+                dim[side][d] = extent[d] + transfer_draw(0, 10) * transfer_draw(0, 1);
+                start[side][d] = transfer_draw(0, (int)(dim[side][d] - extent[d]));
             }
         }
         pair[p] = (struct strided_pair){ strided_box(3, dim[0], start[0], extent, 1),
@@ -60,7 +60,7 @@ static enum strided_way transfer_once(struct group *group, const struct cluster 
     const int pairs = random_pairs(pair);
     char *memory[PAIRS];
     for (int p = 0; p < PAIRS; p++) {
-        for (int i = 0; i < MEMORY; i++) from[p][i] = (unsigned char)draw(0, 255);
+        for (int i = 0; i < MEMORY; i++) from[p][i] = (unsigned char)transfer_draw(0, 255);
         memset(into[p], 7, MEMORY), memset(want[p], 7, MEMORY);
         memory[p] = (char *)(test_rank == 0 ? from[p] : into[p]);
         if (p < pairs) strided_move(want[p], &pair[p].to, from[p], &pair[p].from);
@@ -69,7 +69,7 @@ static enum strided_way transfer_once(struct group *group, const struct cluster 
     enum error_code e = strided_open(&t, group, 1 - test_rank, test_rank == 0 ? SENDS_STRIDED : RECEIVES_STRIDED, pair,
                                      pairs, &err);
     ASSERT_ALL(e == OK, "%s", err.text);
-    t.host = draw(0, 1);
+    t.host = transfer_draw(0, 1);
     struct exchange x = exchange_begin(group, POINT_TO_POINT);
     strided_start(&t, &x, memory, packed);
     e = strided_wait(&t, &err);
@@ -80,7 +80,7 @@ static enum strided_way transfer_once(struct group *group, const struct cluster 
     ASSERT_ALL(test_rank == 0 || device.clock.now == t.choice.time, "%s in %d messages: the clock says %lld ps, "
                "predicted were %lld", strided_way_name(t.choice.way), t.choice.messages, (long long)device.clock.now,
                (long long)t.choice.time);
-    /* What a formula enters is what the ledger has counted. */
+    /* The ledger has counted what the formula enters. */
     struct traffic sent = before.of[TRAFFIC_OTHER].of[POINT_TO_POINT];
     if (test_rank == 0) strided_enter(&sent, group_level(group, 1), pair, pairs, t.choice);
     for (int level = -1; level < CLUSTER_LEVELS; level++)
